@@ -1,0 +1,42 @@
+# The project's words: install, demo, test, check, bench, check-card.
+PY ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install demo test check bench check-card format clean
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml studies/pyproject.toml requirements/lock.txt requirements/assets.txt
+	@test -x $(BIN)/python || $(PY) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/lock.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/assets.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e studies
+	@touch $@
+
+demo: install
+	@$(BIN)/python -m tenure.testing.demo $(DEMO_FLAGS)
+
+services:
+	@tests/services.sh
+
+test: install services
+	$(BIN)/python -m pytest
+
+check: install services
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+bench: install
+	$(BIN)/python -m benchmarks $(BENCH_FLAGS)
+
+check-card:
+	@deploy/check-card.sh
+
+format: install
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .

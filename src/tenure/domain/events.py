@@ -1,0 +1,61 @@
+"""The diary: what happened, in the words that pages, scripts and `why` use.
+
+An event carries the fields that it changed, so that folding a job's events gives its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from .ids import Instant, JobId, RunId
+
+__all__ = ["Event", "EventKind"]
+
+
+class EventKind(StrEnum):
+    # jobs
+    JOB_SUBMITTED = "JobSubmitted"
+    JOB_PENDING = "JobPending"  # the reason for waiting changed
+    JOB_HELD = "JobHeld"
+    JOB_RELEASED = "JobReleased"
+    JOB_ADMITTED = "JobAdmitted"
+    JOB_STARTED = "JobStarted"
+    JOB_PREEMPTED = "JobPreempted"  # asked to stop for another; who, by which rule
+    JOB_EVICTED = "JobEvicted"  # asked to stop for any other reason
+    JOB_SHRUNK = "JobShrunk"
+    JOB_REQUEUED = "JobRequeued"
+    JOB_CANCEL_REQUESTED = "JobCancelRequested"
+    JOB_LAUNCH_FAILED = "JobLaunchFailed"
+    JOB_ENDED = "JobEnded"
+    JOB_SURVIVORS = "JobSurvivors"  # asked to stop and still there: who
+    # attempts
+    ATTEMPT_CREATED = "AttemptCreated"
+    ATTEMPT_STARTED = "AttemptStarted"
+    ATTEMPT_STOPPING = "AttemptStopping"
+    ATTEMPT_ENDED = "AttemptEnded"
+    ATTEMPT_ADOPTED = "AttemptAdopted"
+    CODE_CHANGED = "CodeChanged"  # the working tree at start differs from the one at submit
+    # runs
+    RUN_REAPED = "RunReaped"
+    RUN_HEALED = "RunHealed"
+    # the house
+    POLICY_LOADED = "PolicyLoaded"
+    CARDS_CHANGED = "CardsChanged"
+    DAEMON_STARTED = "DaemonStarted"
+    DAEMON_STOPPED = "DaemonStopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One line of the diary.  `changes` are the row fields it set; `data` is what else people will ask."""
+
+    kind: EventKind
+    at: Instant
+    id: int = 0
+    job_id: JobId | None = None
+    run_id: RunId | None = None
+    message: str = ""
+    changes: Mapping[str, object] = field(default_factory=dict)
+    data: Mapping[str, object] = field(default_factory=dict)

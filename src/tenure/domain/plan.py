@@ -1,0 +1,64 @@
+"""What one scheduling cycle decided.  The engine makes it, control carries it out, the ledger keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .ids import WorkloadKey
+from .reasons import PendingReason, PreemptionReason
+from .workload import Admission
+
+__all__ = ["Admit", "Pend", "Plan", "Preempt", "Shrink"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admit:
+    key: WorkloadKey
+    admission: Admission
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preempt:
+    """`victim` must stop; its quota stays taken until it has left."""
+
+    victim: WorkloadKey
+    preemptor: WorkloadKey
+    reason: PreemptionReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shrink:
+    """An elastic gang gives up the processes with rank >= `count`; it is never left below its minimum."""
+
+    victim: WorkloadKey
+    preemptor: WorkloadKey
+    pod_set: str
+    count: int
+    reason: PreemptionReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pend:
+    """Still waiting, and why: the reason for machines, Kueue's message for people."""
+
+    key: WorkloadKey
+    reason: PendingReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`order` is the order in which the cycle processed its entries; `progress` tells whether another cycle may help."""
+
+    order: tuple[WorkloadKey, ...] = ()
+    admits: tuple[Admit, ...] = ()
+    preempts: tuple[Preempt, ...] = ()
+    shrinks: tuple[Shrink, ...] = ()
+    pends: tuple[Pend, ...] = ()
+
+    @property
+    def progress(self) -> bool:
+        """True if the cycle looked at anything: only a cycle without heads has nothing more to say."""
+        return bool(self.order or self.pends)
