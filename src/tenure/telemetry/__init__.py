@@ -1,0 +1,1 @@
+"""The senses: which cards there are, what they hold, and whose process holds it.  Reads only; decides nothing."""
