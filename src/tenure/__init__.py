@@ -5,8 +5,7 @@ Experiments import this package and nothing below it: `tenure.study`, `tenure.Ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # not from `typing`: that import alone costs more than a record's writer may
 if TYPE_CHECKING:
     from tenure.sdk import Run, current_run, study
 
