@@ -1,0 +1,246 @@
+"""The two databases, and what differs between them: how a write begins, when it is on disk, and what errors mean.
+
+SQLite keeps a write-ahead log: readers never wait for the writer.  A durable commit waits for that log to be on disk
+*after* it has let the next writer in, so that one flush serves every writer who came meanwhile (the work of
+`synchronous=FULL`, shared).  PostgreSQL does the same by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, NullPool, QueuePool, create_engine, event, make_url
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import ArgumentError, DataError, InterfaceError
+
+from tenure.domain.errors import HouseFault, InvalidRequest, TenureError, Unavailable
+
+__all__ = ["Database", "open_database"]
+
+_BUSY_S = 10.0  # how long to wait for another process that writes the same file
+_ONE_WRITER = 0x7E0CE  # PostgreSQL's advisory lock that makes writers of all processes take turns
+
+
+class Database(ABC):
+    """One connection to write on, many to read on.  Errors of either leave as errors of the house."""
+
+    def __init__(self, where: str, writer: Engine, reader: Engine) -> None:
+        self.where, self.writer, self.reader = where, writer, reader
+        for engine in (writer, reader):
+            event.listen(engine, "handle_error", self._translate, retval=True)
+        self._open: Connection | None = None
+
+    def begin(self, *, durable: bool) -> Connection:
+        """A write transaction on the one writing connection, which is replaced if it was lost."""
+        if self._open is not None and (self._open.closed or self._open.invalidated):
+            self.drop_writer()
+        if self._open is None:
+            self._open = self.writer.connect()
+        try:
+            self._begin(self._open, durable)
+        except BaseException:
+            self.drop_writer()
+            raise
+        return self._open
+
+    def drop_writer(self) -> None:
+        """Forget the writing connection; whatever it had not committed is gone."""
+        connection, self._open = self._open, None
+        if connection is not None:
+            connection.invalidate()
+            connection.close()
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+        self.reader.dispose()
+        self.writer.dispose()
+
+    @abstractmethod
+    def _begin(self, connection: Connection, durable: bool) -> None: ...
+
+    def committed(self) -> int:
+        """Called by the writer after each commit, before the next may begin; a ticket for `settle`."""
+        return 0
+
+    def settle(self, ticket: int) -> None:
+        """Return once the commit with that ticket is on disk.  Any number of threads at once."""
+        return
+
+    @abstractmethod
+    def _meaning(self, error: BaseException) -> str | None:
+        """What to tell people about an error that may pass; None for an error that is a bug."""
+
+    def _translate(self, context: ExceptionContext) -> TenureError | None:
+        error = context.original_exception
+        if isinstance(error, TenureError):
+            return None
+        if isinstance(context.sqlalchemy_exception, DataError) or isinstance(error, UnicodeError):
+            return InvalidRequest(f"the ledger cannot hold this value: {error}")
+        meaning = self._meaning(error)
+        if meaning is None and (context.is_disconnect or isinstance(context.sqlalchemy_exception, InterfaceError)):
+            meaning = "the connection to the database was lost"
+        if meaning is None:
+            return HouseFault(f"the ledger refused what it was told: {str(error).strip()}")
+        return Unavailable(f"the ledger at {self.where} is not usable now: {meaning}")
+
+
+class _Flush:
+    """One flush for many commits: whoever waits behind a flush that already covers him does not flush again."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._turn = threading.Lock()
+        self.written = 0
+        self._flushed = 0
+
+    def upto(self, ticket: int) -> None:
+        with self._turn:
+            if self._flushed < ticket:
+                seen = self.written  # commits before this line are in the file; later ones need another flush
+                getattr(os, "fdatasync", os.fsync)(self._file)
+                self._flushed = seen
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class SqliteDatabase(Database):
+    """A file.  Its log is flushed by `settle`, or by SQLite itself where the file system cannot keep a log."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._flush: _Flush | None = None
+        url = URL.create("sqlite+pysqlite", database=str(path))
+        options: dict[str, Any] = {"timeout": _BUSY_S, "isolation_level": None, "check_same_thread": False, "cached_statements": 256}  # fmt: skip
+        writer = create_engine(url, poolclass=NullPool, connect_args=options)
+        reader = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=4,
+            max_overflow=60,
+            pool_reset_on_return=None,
+            isolation_level="AUTOCOMMIT",
+            connect_args=options,
+        )
+        super().__init__(str(path), writer, reader)
+        event.listen(writer, "connect", self._prepare_writer)
+        event.listen(reader, "connect", self._prepare_reader)
+        event.listen(writer, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # private from its first instant
+        except OSError as error:
+            raise Unavailable(
+                f"cannot open the ledger {path} for writing: {error.strerror}; give TENURE_HOME a directory that this user can write"
+            ) from error
+
+    def _prepare_writer(self, connection: Any, _record: object) -> None:
+        (mode,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
+        connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
+        connection.execute("PRAGMA temp_store=MEMORY")
+        connection.execute("PRAGMA cache_size=-8000")
+        self._logged = mode == "wal"
+
+    def _prepare_reader(self, connection: Any, _record: object) -> None:
+        connection.execute("PRAGMA query_only=ON")
+        connection.execute("PRAGMA temp_store=MEMORY")
+
+    def _begin(self, connection: Connection, durable: bool) -> None:
+        connection.begin()
+
+    def committed(self) -> int:
+        if not self._logged:
+            return 0
+        if self._flush is None:
+            self._flush = _Flush(Path(f"{self._path}-wal"))
+        self._flush.written += 1
+        return self._flush.written
+
+    def settle(self, ticket: int) -> None:
+        if self._flush is not None:
+            try:
+                self._flush.upto(ticket)
+            except OSError as error:
+                raise Unavailable(
+                    f"the ledger at {self.where} could not be flushed ({error.strerror}): the change was made, and a power loss may undo it"
+                ) from error
+
+    def close(self) -> None:
+        super().close()
+        if self._flush is not None:
+            self._flush.close()
+            self._flush = None
+
+    def _meaning(self, error: BaseException) -> str | None:
+        said = str(error)
+        for part, meaning in _SQLITE_SAYS:
+            if part in said:
+                return meaning
+        return None
+
+
+_SQLITE_SAYS = (
+    ("disk is full", "the disk is full; nothing was changed, free some space and try again"),
+    ("disk I/O error", "the disk refused a read or a write; nothing was changed"),
+    ("readonly", "the file or its directory is read-only; nothing was changed"),
+    ("unable to open", "the file or its directory cannot be opened; nothing was changed"),
+    ("database is locked", f"another process has been writing it for {_BUSY_S:.0f} s; nothing was changed"),
+    ("malformed", "the file is damaged; restore it from a copy"),
+    ("not a database", "the file is not an SQLite database; move it away or restore it from a copy"),
+    ("closed database", "it has been closed"),
+)
+
+
+class PostgresDatabase(Database):
+    """A server.  A writer holds an advisory lock, so that event ids appear in the order in which they are committed."""
+
+    def __init__(self, url: URL) -> None:
+        writer = create_engine(url, poolclass=NullPool)
+        reader = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=4,
+            max_overflow=16,
+            pool_reset_on_return=None,
+            pool_pre_ping=True,
+            isolation_level="AUTOCOMMIT",
+        )
+        super().__init__(url.render_as_string(hide_password=True), writer, reader)
+
+    def _begin(self, connection: Connection, durable: bool) -> None:
+        connection.begin()
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ONE_WRITER})")
+        if not durable:
+            connection.exec_driver_sql("SET LOCAL synchronous_commit TO off")
+
+    def _meaning(self, error: BaseException) -> str | None:
+        state = getattr(error, "sqlstate", None) or ""
+        if state.startswith(("08", "53", "57")):  # connection, resources (a full disk too), shutting down
+            return str(error).strip()
+        if state == "25006":
+            return "the server is read-only now"
+        return str(error).strip() if not state and type(error).__name__ == "OperationalError" else None
+
+
+def open_database(url: str | Path | URL) -> Database:
+    """A database by URL (`sqlite:///…`, `postgresql+psycopg://…`) or by the path of an SQLite file.
+
+    Raises InvalidRequest for a URL of another kind, Unavailable where the file cannot be written.
+    """
+    if isinstance(url, Path) or (isinstance(url, str) and "://" not in url):
+        return SqliteDatabase(Path(url).absolute())
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise InvalidRequest(f"{url!r} is not the URL of a database: {error}") from error
+    kind = parsed.get_backend_name()
+    if kind == "sqlite" and parsed.database and parsed.database != ":memory:":
+        return SqliteDatabase(Path(parsed.database).absolute())
+    if kind == "postgresql":
+        return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"))
+    raise InvalidRequest(f"no ledger can be kept at {url}: give an SQLite file or postgresql+psycopg://…")

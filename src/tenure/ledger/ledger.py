@@ -1,0 +1,100 @@
+"""The memory of the house: one writer at a time, readers that never wait, and no decision of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from sqlalchemy import URL, Connection
+
+from tenure.domain.errors import HouseFault
+
+from .attempts import AttemptReads
+from .database import Database, open_database
+from .diary import DiaryReads
+from .jobs import JobReads
+from .migrations import bring_up_to_date
+from .requests import RequestReads
+from .runs import RunReads
+from .transaction import Transaction
+
+__all__ = ["Ledger"]
+
+
+class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
+    """Reads by any thread at any time; writes inside `transaction`, one after another.
+
+    Nothing is cached: a row is what the database says now.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._turn = threading.Lock()
+        self._holder: int | None = None
+        self._listeners: tuple[Callable[[], None], ...] = ()
+
+    @classmethod
+    def open(cls, url: str | Path | URL) -> Ledger:
+        """Open, and bring the schema up to date, keeping what is there.
+
+        Raises Unavailable where it cannot be written or was written by a newer tenure; nothing is half-done then.
+        """
+        database = open_database(url)
+        try:
+            bring_up_to_date(database)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database)
+
+    def close(self) -> None:
+        """Close every connection.  Waits for a transaction that is under way."""
+        with self._turn:
+            self._database.close()
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call it after every commit that wrote events, on the writer's thread, with no lock held.  It must be quick."""
+        self._listeners = (*self._listeners, listener)
+
+    @contextmanager
+    def transaction(self, durable: bool = True) -> Iterator[Transaction]:
+        """All of the writes inside, or none of them.
+
+        `durable` True returns once the commit would survive a power loss; False once it would survive the end of this
+        process.  Raises Unavailable where the disk or the server refuses, and then nothing was changed.  Transactions
+        of one thread do not nest (HouseFault).
+        """
+        me = threading.get_ident()
+        if self._holder == me:
+            raise HouseFault("a transaction is already open on this thread; pass it along instead of opening another")
+        with self._turn:
+            self._holder = me
+            try:
+                connection = self._database.begin(durable=durable)
+                tx = Transaction(connection)
+                try:
+                    yield tx
+                    tx.flush()
+                    connection.commit()
+                except BaseException:
+                    self._roll_back(connection)
+                    raise
+                ticket = self._database.committed()
+            finally:
+                self._holder = None
+        if durable:
+            self._database.settle(ticket)
+        if tx.wrote_events:
+            for listener in self._listeners:
+                listener()
+
+    def _roll_back(self, connection: Connection) -> None:
+        try:
+            connection.rollback()
+        except Exception:  # the connection is lost, and what it had not committed with it
+            self._database.drop_writer()
+
+    def _connected(self) -> AbstractContextManager[Connection]:
+        return self._database.reader.connect()

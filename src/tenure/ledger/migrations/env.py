@@ -1,0 +1,9 @@
+"""Run by Alembic: migrate on the connection that was passed in, inside its transaction."""
+
+from __future__ import annotations
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"], transactional_ddl=True)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,57 @@
+"""A write transaction: every noun's writes on the one writing connection, committed whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from sqlalchemy import Connection, Executable
+
+from tenure.domain.events import Event, EventKind
+
+from .attempts import AttemptWrites
+from .diary import DiaryReads
+from .jobs import JobWrites
+from .requests import RequestWrites
+from .runs import RunWrites
+
+__all__ = ["Transaction"]
+
+
+class Transaction(JobWrites, AttemptWrites, RunWrites, RequestWrites, DiaryReads):
+    """Made by `Ledger.transaction`.  Its reads see its own writes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._on = connection
+        self._lines: list[dict[str, Any]] = []
+        self.wrote_events = False
+
+    def _connected(self) -> AbstractContextManager[Connection]:
+        return nullcontext(self._on)
+
+    def _write(self, statement: Executable, values: Sequence[Mapping[str, Any]]) -> int:
+        if not values:
+            return 0
+        return self._on.execute(statement, values).rowcount
+
+    def events(
+        self,
+        *,
+        after: int = 0,
+        job_id: str | None = None,
+        kinds: Collection[EventKind] | None = None,
+        limit: int = 500,
+        newest: bool = False,
+    ) -> list[Event]:
+        self.flush()
+        return super().events(after=after, job_id=job_id, kinds=kinds, limit=limit, newest=newest)
+
+    def last_event_id(self) -> int:
+        self.flush()
+        return super().last_event_id()
+
+    def flush(self) -> None:
+        """Write the lines gathered so far; the commit does it by itself."""
+        self.wrote_events = self.wrote_events or bool(self._lines)
+        self._write_lines()
