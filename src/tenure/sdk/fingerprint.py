@@ -201,9 +201,9 @@ def _hash_untracked(root: str, names: list[str]) -> dict[str, object]:
 def _hash_named(where: str, files: Sequence[str]) -> dict[str, str]:
     hashes: dict[str, str] = {}
     for name in files[:_MOST_NAMED]:
-        path = os.path.join(where, name)
+        path = os.path.normpath(os.path.join(where, name))
         if os.path.isfile(path):  # never a FIFO or a device: reading it could wait for ever
-            hashes[name] = _hash_or_error(path)
+            hashes[path[len(where) + 1 :] if path.startswith(where + os.sep) else path] = _hash_or_error(path)
     return hashes
 
 

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         message: str
         exit_code: int | None
         signal: int | None
+        traceback: str
 
 
 __all__ = [
@@ -118,8 +119,8 @@ class Record:
 
     __slots__ = (
         "argv", "artifacts", "attempt", "checkpoints", "closed", "code", "config", "damaged", "environment", "healed",
-        "imported", "job_id", "last_sign_of_life", "members", "metrics", "name", "opened_at", "outcome", "parent",
-        "phases", "quiet_after_s", "rank", "reaped_at_signs", "results", "retry_of", "run_id", "stops",
+        "imported", "job_id", "last_sign_of_life", "lost_lines", "members", "metrics", "name", "opened_at", "outcome", "parent",
+        "phases", "quiet_after_s", "rank", "reaped_at_signs", "results", "resumed_from", "retry_of", "run_id", "stops",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -139,6 +140,7 @@ class Record:
         self.results: dict[str, object] = {}
         self.artifacts: list[Artifact] = []
         self.metrics: dict[str, Metric] = {}
+        self.resumed_from: dict[str, object] | None = None  # step, at, path of the checkpoint it began from
         self.stops: list[StopMark] = []
         self.members: dict[int, dict[str, object]] = {}
         self.outcome: str | None = None
@@ -149,6 +151,7 @@ class Record:
         self.last_sign_of_life: int | None = None
         self.reaped_at_signs: object = None  # what the reaper saw of the run's files when it gave up on it
         self.healed = False
+        self.lost_lines = 0  # metrics and phases that a full disk cost
         self.damaged = 0
 
     @property
@@ -219,9 +222,14 @@ class Record:
         else:
             self.code = fingerprint
 
-    def _on_alive(self, line: dict[str, object], at: int) -> None:
-        if "quiet_after_s" in line:
-            self.quiet_after_s = _seconds(line["quiet_after_s"])
+    def _on_quiet_after(self, line: dict[str, object], at: int) -> None:
+        self.quiet_after_s = _seconds(line.get("quiet_after_s"))
+
+    def _on_resumed(self, line: dict[str, object], at: int) -> None:
+        self.resumed_from = {"step": int(str(line["step"])), "at": at, "path": str(line["path"])}
+
+    def _on_lost(self, line: dict[str, object], at: int) -> None:
+        self.lost_lines += int(str(line["lines"]))
 
     def _on_phase(self, line: dict[str, object], at: int) -> None:
         name, seconds = str(line["name"]), _seconds(line.get("seconds"))
@@ -283,7 +291,7 @@ class Record:
         word: Closed = {
             "by": by, "at": at, "reason": str(line.get("reason", "")), "message": str(line.get("message", "")),
             "exit_code": exit_code if isinstance(exit_code, int) else None,
-            "signal": signal if isinstance(signal, int) else None,
+            "signal": signal if isinstance(signal, int) else None, "traceback": str(line.get("traceback", "")),
         }  # fmt: skip
         if by != "reaper":
             self._alive(at, line)
@@ -415,13 +423,14 @@ def summary(record: Record) -> dict[str, object]:
         "opened_at": _stamp(record.opened_at), "closed_at": _stamp(record.ended_at),
         "exit_code": closed["exit_code"] if closed else None, "signal": closed["signal"] if closed else None,
         "reason": closed["reason"] if closed else "", "message": closed["message"] if closed else "",
-        "closed_by": closed["by"] if closed else None,
-        "healed": record.healed, "damaged_lines": record.damaged,
+        "closed_by": closed["by"] if closed else None, "traceback": closed["traceback"] if closed else "",
+        "healed": record.healed, "damaged_lines": record.damaged, "lost_lines": record.lost_lines,
         "quiet_after_s": record.quiet_after_s, "last_sign_of_life": _stamp(record.last_sign_of_life),
         "config": record.config, "results": record.results, "metrics": _stamped(record.metrics),
         "phases": [_stamped_one(phase, "begin_at") for phase in record.phases],
         "checkpoints": [_stamped_one(checkpoint, "at") for checkpoint in record.checkpoints],
         "artifacts": [_stamped_one(artifact, "at") for artifact in record.artifacts],
+        "resumed_from": _stamped_one(record.resumed_from, "at") if record.resumed_from else None,
         "stop_requests": [_stamped_one(mark, "at") for mark in record.stops],
         "members": {str(rank): said for rank, said in sorted(record.members.items())},
         "code": record.code, "imported": record.imported, "environment": record.environment,
