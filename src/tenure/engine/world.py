@@ -1,0 +1,291 @@
+"""The engine's state: the tree with its usage, the queues with what waits, the workloads with what they hold.
+
+Every change keeps one promise: a node's usage is the sum over the workloads that hold quota under it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+
+from tenure.domain.ids import Instant, WorkloadKey
+from tenure.domain.plan import Pend
+from tenure.domain.policy import (
+    BorrowPolicy, ClusterQueue, Policy, PreemptionPolicy, QueueingStrategy, ShareStrategy, StopPolicy,
+)  # fmt: skip
+from tenure.domain.reasons import PendingReason
+from tenure.domain.workload import Admission, Workload
+
+from .cards import Cards
+from .forms import Demand, Forms
+from .items import Item
+from .quota import Node, Pair, Tree
+from .queues import PendingQueue
+
+__all__ = ["Queue", "World"]
+
+
+class Queue:
+    """A cluster queue at work.  `barrier` says in Kueue's words why it takes nobody, or is None."""
+
+    __slots__ = (
+        "barrier", "generation", "holders", "index", "node", "pending", "reclaims", "spec", "while_borrowing",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        spec: ClusterQueue,
+        node: Node,
+        index: Mapping[Pair, int],
+        barrier: tuple[PendingReason, str] | None,
+        *,
+        fair: bool,
+    ) -> None:
+        self.spec = spec
+        self.node = node
+        self.index = index
+        self.barrier = barrier
+        self.pending = PendingQueue(strict=spec.queueing_strategy is QueueingStrategy.STRICT_FIFO)
+        self.holders: dict[WorkloadKey, Item] = {}
+        self.generation = 0
+        self.reclaims = spec.preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER
+        self.while_borrowing = spec.preemption.borrow_within_cohort.policy is not BorrowPolicy.NEVER or (
+            fair and self.reclaims
+        )
+
+
+class World:
+    """All of it.  `items` holds every workload the engine knows; `strays` those that no cluster queue takes now."""
+
+    def __init__(self, policy: Policy, cards: Cards) -> None:
+        self.forms = Forms()
+        self.cards = cards
+        self.items: dict[WorkloadKey, Item] = {}
+        self.strays: dict[WorkloadKey, Item] = {}
+        self.news: dict[WorkloadKey, Pend] = {}
+        self.cycle_no = 0
+        self._seq = 0
+        self._alarms: list[tuple[Instant, int, Item]] = []
+        self._load(policy)
+
+    # -- policy -------------------------------------------------------------------------------------------------
+
+    def _load(self, policy: Policy) -> None:
+        self.policy = policy
+        self.fair = policy.fair_sharing is not None
+        self.strategies: tuple[ShareStrategy, ...] = (
+            (policy.fair_sharing.preemption_strategies if policy.fair_sharing else ())
+            or (ShareStrategy.LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, ShareStrategy.LESS_THAN_INITIAL_SHARE)
+        )  # fmt: skip
+        held = (pair for item in self.items.values() if item.admission for pair in _pairs(item.admission))
+        self.tree = Tree.of(policy, extra=held)
+        self.forms.policy_changed()
+        self.queues = {
+            name: Queue(spec, self.tree.queues[name], self.tree.index, self._barrier(spec), fair=self.fair)
+            for name, spec in sorted(policy.cluster_queues.items())
+        }
+        self.queue_of = {q.node: q for q in self.queues.values()}
+        self.drains = any(q.spec.stop_policy is StopPolicy.HOLD_AND_DRAIN for q in self.queues.values()) or any(
+            q.stop_policy is StopPolicy.HOLD_AND_DRAIN for q in policy.local_queues.values()
+        )
+
+    @property
+    def pairs(self) -> list[Pair]:
+        return self.tree.pairs
+
+    def replace_policy(self, policy: Policy) -> None:
+        """Another policy: holders keep what they hold, everything pending is looked at afresh."""
+        generations = {name: q.generation for name, q in self.queues.items()}
+        items = sorted(self.items.values(), key=lambda i: i.seq)
+        self.strays.clear()
+        self._alarms.clear()
+        self._load(policy)
+        for name, generation in generations.items():
+            if name in self.queues:
+                self.queues[name].generation = generation + 1
+        for item in items:
+            item.pile, item.queue, item.aside, item.scan = None, None, False, None
+            if item.admission is not None:
+                self._hold(item, item.admission)
+            else:
+                self.enter(item)
+
+    def _barrier(self, queue: ClusterQueue) -> tuple[PendingReason, str] | None:
+        missing = [f.flavor for g in queue.resource_groups for f in g.flavors if f.flavor not in self.policy.flavors]
+        checks = [c.name for c in queue.admission_checks if c.name not in self.policy.admission_checks]
+        if queue.stop_policy is not StopPolicy.NONE:
+            return PendingReason.SUSPENDED, f"ClusterQueue {queue.name} is stopped"
+        if missing or checks or (queue.cohort and queue.cohort in self.tree.cyclic):
+            return PendingReason.SUSPENDED, f"ClusterQueue {queue.name} is inactive"
+        return None
+
+    # -- entering and leaving -----------------------------------------------------------------------------------
+
+    def new_item(self, w: Workload) -> Item:
+        self._seq += 1
+        item = self.items[w.key] = Item(w, self.forms.of(w), self._seq)
+        return item
+
+    def enter(self, item: Item, *, fresh: bool = True) -> None:
+        """Into the queue its workload names, or aside with the reason.  `fresh` workloads meet the failed forms."""
+        w = item.workload
+        item.queue = None
+        queue, barrier = self._door(w)
+        if queue is None or not w.active:
+            item.aside = True
+            self.strays[item.key] = item
+            reason = (PendingReason.DEACTIVATED, "The workload is deactivated") if not w.active else barrier
+            assert reason is not None
+            self.tell(item, *reason)
+            return
+        item.aside = False
+        item.queue = queue
+        if queue.barrier is not None:
+            self.tell(item, *queue.barrier)
+        elif item.status is not None and item.status.reason in _ASIDE_REASONS:
+            item.status = None
+        if item.not_before is not None:
+            queue.pending.set_apart(item)
+            heapq.heappush(self._alarms, (item.not_before, item.seq, item))
+        elif fresh:
+            queue.pending.arrive(item)
+        else:
+            queue.pending.push(item)
+
+    def _door(self, w: Workload) -> tuple[Queue | None, tuple[PendingReason, str] | None]:
+        local = self.policy.local_queues.get((w.namespace, w.queue))
+        if local is None:
+            return None, (PendingReason.MISCONFIGURED, f"LocalQueue {w.queue} doesn't exist")
+        if local.stop_policy is not StopPolicy.NONE:
+            return None, (PendingReason.SUSPENDED, f"LocalQueue {w.queue} is stopped")
+        queue = self.queues.get(local.cluster_queue)
+        if queue is None:
+            return None, (PendingReason.MISCONFIGURED, f"ClusterQueue {local.cluster_queue} doesn't exist")
+        return queue, None
+
+    def leave(self, item: Item) -> None:
+        """Out of wherever it waits."""
+        self.strays.pop(item.key, None)
+        self.news.pop(item.key, None)
+        item.aside = False
+        if item.queue is not None and not item.holds:
+            item.queue.pending.remove(item)
+
+    def tell(self, item: Item, reason: PendingReason, message: str) -> None:
+        pend = Pend(key=item.key, reason=reason, message=message)
+        if item.status != pend:
+            item.status = self.news[item.key] = pend
+
+    # -- quota --------------------------------------------------------------------------------------------------
+
+    def _hold(self, item: Item, admission: Admission) -> None:
+        index = self.tree.index
+        usage: dict[int, int] = {}
+        frs: set[int] = set()
+        for ps in admission.assignments:
+            for resource, flavor in ps.flavors.items():
+                i = index.get((flavor, resource))
+                if i is None:
+                    continue
+                frs.add(i)
+                amount = ps.usage.get(resource, 0)
+                if amount:
+                    usage[i] = usage.get(i, 0) + amount
+        item.admission = admission
+        item.usage, item.frs = usage, frozenset(frs)
+        item.queue = self.queues.get(admission.cluster_queue)
+        if item.queue is not None:
+            item.queue.node.add_all(usage)
+            item.queue.holders[item.key] = item
+
+    def reserve(self, item: Item, admission: Admission, *, at: Instant) -> None:
+        """Quota and place are this workload's from now on."""
+        missing = [pair for pair in _pairs(admission) if pair not in self.tree.index]
+        if missing:
+            item.admission = admission
+            item.reserved_at = at
+            self.cards.hold(item.key, admission.placements)
+            self.replace_policy(self.policy)
+            return
+        self._hold(item, admission)
+        item.reserved_at = at
+        item.status = None
+        item.scan = None
+        item.not_before = None
+        self.cards.hold(item.key, admission.placements)
+
+    def free(self, item: Item) -> None:
+        """Quota and place are given back; what was parked in the whole cohort tree is looked at again."""
+        self.cards.free(item.key)
+        item.admission = None
+        item.evicting = False
+        item.shrinking = {}
+        queue = item.queue
+        if queue is None:
+            return
+        queue.node.remove_all(item.usage)
+        queue.holders.pop(item.key, None)
+        queue.generation += 1
+        item.usage, item.frs = {}, frozenset()
+        self.move_back(queue)
+
+    def resize(self, item: Item, admission: Admission) -> None:
+        """The same workload with less: usage and places follow."""
+        if item.queue is not None:
+            item.queue.node.remove_all(item.usage)
+            item.queue.generation += 1
+        self.cards.free(item.key)
+        self._hold(item, admission)
+        self.cards.hold(item.key, admission.placements)
+        if item.queue is not None:
+            self.move_back(item.queue)
+
+    def move_back(self, queue: Queue) -> None:
+        for node in queue.node.root().queues():
+            self.queue_of[node].pending.move_back()
+
+    def move_all_back(self) -> None:
+        for queue in self.queues.values():
+            queue.pending.move_back()
+
+    # -- time ---------------------------------------------------------------------------------------------------
+
+    def wake(self, now: Instant) -> None:
+        """Those whose backoff is over enter their queues."""
+        while self._alarms and self._alarms[0][0] <= now:
+            _, _, item = heapq.heappop(self._alarms)
+            if item.not_before is not None and item.not_before <= now and self.items.get(item.key) is item:
+                item.not_before = None
+                if item.queue is not None and not item.holds:
+                    item.queue.pending.remove(item)
+                    item.queue.pending.arrive(item)
+
+    def next_alarm(self) -> Instant | None:
+        while self._alarms:
+            at, _, item = self._alarms[0]
+            if item.not_before == at and not item.holds and self.items.get(item.key) is item:
+                return at
+            heapq.heappop(self._alarms)
+        return None
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    def demand(self, item: Item, queue: Queue) -> Demand:
+        return self.forms.demand(item.form, queue.spec, self.policy)
+
+    def labels(self, namespace: str) -> Mapping[str, str]:
+        known = self.policy.namespaces.get(namespace)
+        return {"kubernetes.io/metadata.name": namespace, **(known.labels if known else {})}
+
+    def live_queues(self) -> Iterable[Queue]:
+        return (q for q in self.queues.values() if q.pending.active and q.barrier is None)
+
+    def holders(self) -> Sequence[Item]:
+        return [item for item in self.items.values() if item.holds]
+
+
+_ASIDE_REASONS = frozenset({PendingReason.MISCONFIGURED, PendingReason.SUSPENDED, PendingReason.DEACTIVATED})
+
+
+def _pairs(admission: Admission) -> Iterable[Pair]:
+    return ((flavor, resource) for ps in admission.assignments for resource, flavor in ps.flavors.items())
