@@ -1,0 +1,54 @@
+"""The verbs by name: a module each, loaded when it is called for.
+
+A verb bears one name everywhere: `cli/cancel.py`, `control.verbs.cancel`, `POST /jobs/{id}:cancel`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["ALIASES", "VERBS", "Entry"]
+
+
+class Entry(NamedTuple):
+    group: str
+    summary: str
+
+
+VERBS: dict[str, Entry] = {
+    "run": Entry("Jobs", "run a command now: stream its output, exit with its code"),
+    "submit": Entry("Jobs", "queue a command, a Job YAML or an #SBATCH script; print the id"),
+    "cancel": Entry("Jobs", "end jobs, wherever they are"),
+    "retry": Entry("Jobs", "submit ended jobs again"),
+    "hold": Entry("Jobs", "keep queued jobs from being admitted"),
+    "release": Entry("Jobs", "let held jobs go, now or at a time"),
+    "wait": Entry("Jobs", "return when jobs have ended; 1 if one did not complete"),
+    "ps": Entry("Look", "the jobs that are live; -a for all"),
+    "show": Entry("Look", "one job: its spec, its attempts, how each ended"),
+    "why": Entry("Look", "why a job waits, runs or ended, on one screen"),
+    "logs": Entry("Look", "what a job printed; -f to follow"),
+    "runs": Entry("Look", "the records: ls, show, diff"),
+    "up": Entry("Platform", "start the platform; -d in the background"),
+    "down": Entry("Platform", "stop the platform and what it runs"),
+    "doctor": Entry("Platform", "check the platform and say what would mend it"),
+    "policy": Entry("Platform", "check a policy directory, show or reload the platform's"),
+    "token": Entry("Platform", "print the bearer token for the portal and REST over TCP"),
+    "completion": Entry("Platform", "print a completion script for bash, zsh or fish"),
+    "version": Entry("Platform", "print the version"),
+}
+
+ALIASES: dict[str, str] = {
+    "exec": "run",
+    "add": "submit", "batch": "submit", "sbatch": "submit", "queue-up": "submit",
+    "ls": "ps", "list": "ps", "status": "ps", "jobs": "ps",
+    "get": "show", "describe": "show", "info": "show", "inspect": "show",
+    "explain": "why",
+    "log": "logs", "cat": "logs", "follow": "logs",
+    "stop": "cancel", "kill": "cancel", "rm": "cancel", "scancel": "cancel",
+    "redo": "retry", "restart": "retry", "rerun": "retry",
+    "pause": "hold", "suspend": "hold",
+    "resume": "release", "unhold": "release",
+    "run-records": "runs", "records": "runs",
+    "start": "up", "shutdown": "down",
+    "tokens": "token", "check": "doctor",
+}  # fmt: skip

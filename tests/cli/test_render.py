@@ -1,0 +1,48 @@
+"""How answers look."""
+
+from __future__ import annotations
+
+import pytest
+
+from tenure.cli.render import age, code_of, plain, span, table
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(-7200, "0s"), (0.9, "0s"), (59, "59s"), (61, "1m01s"), (3599, "59m"), (3660, "1h01m"), (90_000, "1d01h")],
+)
+def test_a_span_is_short_and_never_negative(seconds: float, said: str) -> None:
+    assert span(seconds) == said
+
+
+def test_an_age_spans_two_times_of_the_wire() -> None:
+    assert age("2026-11-29T21:30:00.123456Z", "2026-11-29T21:32:05.000000Z") == "2m04s"
+    assert age(None) == "-"
+
+
+@pytest.mark.parametrize(
+    ("job", "code"),
+    [
+        ({"state": "queued"}, "PD"),
+        ({"state": "admitted"}, "CF"),
+        ({"state": "running"}, "R"),
+        ({"state": "evicting"}, "CG"),
+        ({"state": "cancelling"}, "CG"),
+        ({"state": "ended", "outcome": "completed"}, "CD"),
+        ({"state": "ended", "outcome": "failed"}, "F"),
+        ({"state": "ended", "outcome": "failed", "reason": "OutOfMemory"}, "OOM"),
+        ({"state": "ended", "outcome": "cancelled"}, "CA"),
+        ({"state": "ended", "outcome": "interrupted", "reason": "Preempted"}, "PR"),
+    ],
+)
+def test_a_job_has_a_code_that_squeue_taught(job: dict[str, str], code: str) -> None:
+    assert code_of(job) == code
+
+
+def test_no_name_can_draw_on_a_terminal() -> None:
+    assert plain('训练 "x" $(rm) \n\x1b[2J\u202e\udc80') == '训练 "x" $(rm) \\n\\x1b[2J\\u202e\\udc80'
+
+
+def test_columns_line_up_for_wide_letters_and_nothing_is_cut_off_a_terminal() -> None:
+    lines = table(["NAME", "N", "REASON"], [["训练", 1, "x" * 300], ["digits", 22, None]])
+    assert lines == ["NAME    N   REASON", f"训练    1   {'x' * 300}", "digits  22  -"]
