@@ -1,0 +1,57 @@
+"""Views that stay: drawn again at every event of the diary, and at least once a second for the ages in them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from .call import Call
+from .client import Refused, Unreachable
+from .follow import events
+from .render import note
+
+__all__ = ["redraw"]
+
+LEAST_S = 0.1  # a burst of events is one picture
+MOST_S = 1.0
+
+
+def redraw(call: Call, draw: Callable[[], list[str]]) -> int:
+    """Until Ctrl-C.  Off a terminal every picture that differs from the one before is printed below it."""
+    rung = threading.Event()
+    call.client.get("/status")  # a platform that is not there is said at once, not waited for
+    threading.Thread(target=_listen, args=(call, rung), daemon=True).start()
+    shown: list[str] = []
+    try:
+        while True:
+            try:
+                lines = draw()
+            except Unreachable:
+                lines = ["(the platform does not answer; waiting for it to come back)"]
+            if lines != shown:
+                _paint(lines)
+                shown = lines
+            rung.wait(MOST_S)
+            time.sleep(LEAST_S)
+            rung.clear()
+    except KeyboardInterrupt:
+        return 0
+
+
+def _listen(call: Call, rung: threading.Event) -> None:
+    client = call.client.twin()
+    try:
+        for _ in events(client, after=None):
+            rung.set()
+    except Refused as error:
+        note(f"no live events: {error}")
+
+
+def _paint(lines: list[str]) -> None:
+    if sys.stdout.isatty():
+        sys.stdout.write("\x1b[H\x1b[2J" + "\n".join(lines) + "\n")
+    else:
+        sys.stdout.write("\n".join(lines) + "\n\n")
+    sys.stdout.flush()

@@ -1,0 +1,107 @@
+"""`tenure policy`: would these files be taken, what is in force, read it again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from .call import Call
+from .grammar import Usage, Verb, nearest
+from .render import emit, plain
+
+VERB = Verb(
+    usage="policy check DIR | show | reload",
+    positionals=(1, 2),
+    what="argument",
+    details="""
+    `check` needs no running platform and exits with 1 if the files would be refused, naming file, document, field and
+    the nearest right name.  `show` prints what is in force.  `reload` reads TENURE_HOME/policy again; what is refused
+    changes nothing.
+    """,
+    examples=(("tenure policy check ~/policy", "before it is put in force"),),
+)
+
+WORDS = ("check", "show", "reload")
+
+
+def run(call: Call) -> int:
+    word, *rest = call.parsed.positionals
+    if word not in WORDS:
+        raise Usage(f"{word!r}: there is check DIR, show and reload{nearest(word, WORDS)}")
+    if word == "check":
+        return _check(call, Path(rest[0]) if rest else call.settings.policy_dir)
+    if rest:
+        raise Usage(f"{rest[0]!r}: `policy {word}` takes nothing more")
+    if word == "show":
+        return _show(call)
+    answer = call.client.post("/policy:reload")
+    if call.structured:
+        emit(answer, call.form)
+    else:
+        print("the policy was read again" + _counts(answer))
+    return 0
+
+
+def _check(call: Call, folder: Path) -> int:
+    """1 if there is a problem that would be refused; warnings are named and pass."""
+    from tenure.control import views
+
+    answer = views.check_policy(_files(folder))
+    if call.structured:
+        emit(answer, call.form)
+    else:
+        for problem in answer["problems"]:
+            print(_told(problem), file=sys.stderr)
+        print(f"{folder}: {'would be taken' if answer['ok'] else 'would be refused'}")
+    return 0 if answer["ok"] else 1
+
+
+def _files(folder: Path) -> list[list[str]]:
+    """Every YAML file of a directory, or the one file that was named."""
+    if not folder.exists():
+        raise Usage(f"there is no {str(folder)!r} here; name a directory of policy files")
+    paths = [folder] if folder.is_file() else sorted(p for p in folder.iterdir() if p.suffix in (".yaml", ".yml"))
+    if not paths:
+        raise Usage(f"{folder} has no .yaml file in it")
+    try:
+        return [[path.name, path.read_text("utf-8")] for path in paths]
+    except UnicodeDecodeError as error:
+        raise Usage(f"a file of {folder} is not text in UTF-8: {error}") from None
+    except OSError as error:
+        raise Usage(f"{error.filename}: {(error.strerror or str(error)).lower()}") from None
+
+
+def _show(call: Call) -> int:
+    answer = call.client.get("/policy")
+    if call.structured:
+        emit(answer, call.form)
+    elif call.form == "name":
+        print("\n".join(str(name if isinstance(name, str) else name.get("name")) for name in answer.get("files") or []))
+    else:
+        print(answer["yaml"].rstrip("\n"))
+    for problem in answer.get("problems") or []:
+        print(f"tenure policy: {_told(problem)}", file=sys.stderr)
+    return 0
+
+
+def _told(problem: Any) -> str:
+    """`file:line (document N): field: message`, as every other list of problems here."""
+    if not isinstance(problem, dict):
+        return plain(problem)
+    where = str(problem.get("file") or "") + (f":{problem['line']}" if problem.get("line") else "")
+    document = f" (document {problem['document']})" if problem.get("document") else ""
+    field = f" {problem['field']}:" if problem.get("field") else ""
+    mark = "warning: " if problem.get("severity") == "warning" else ""
+    return plain(f"{where}{document}:{field} {mark}{problem.get('message')}")
+
+
+def _counts(answer: Any) -> str:
+    if not isinstance(answer, dict):
+        return ""
+    parts = [
+        f"{value} {name.replace('_', ' ')}"
+        for name, value in answer.items()
+        if isinstance(value, int) and not isinstance(value, bool)
+    ]
+    return ": " + ", ".join(parts) if parts else ""

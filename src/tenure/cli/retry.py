@@ -1,0 +1,24 @@
+"""`tenure retry`: submit ended jobs again as they were."""
+
+from __future__ import annotations
+
+from .call import Call
+from .client import job_path
+from .each import each
+from .grammar import Option, Verb
+
+VERB = Verb(
+    usage="retry ID… [--only failed]",
+    options=(
+        Option(names=("--only",), value="failed", choices=("failed",), help="of an array, the tasks that failed"),
+        Option(names=("--only-failed",), help="the same", hidden=True),
+    ),
+    positionals=(1, None),
+    what="job id",
+    details="The new job links to the old one, whose record stays.",
+)
+
+
+def run(call: Call) -> int:
+    only = call.parsed.text("only") == "failed" or call.parsed.on("only-failed")
+    return each(call, lambda job: call.client.post(job_path(job, ":retry"), {"only_failed": only}))
