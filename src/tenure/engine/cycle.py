@@ -77,6 +77,7 @@ class Cycle:
         for target in self.taken.values():
             if target.shrink is None:
                 target.item.evicting = True
+                target.queue.generation += 1
             else:
                 target.item.shrinking[target.shrink[0]] = target.shrink[1]
         admits = tuple(self._settle(entry) for entry in entries if entry.admitted)
@@ -208,6 +209,7 @@ class Cycle:
             e.queue.pending.sticky = None
         self.world.news.pop(e.item.key, None)
         self.world.reserve(e.item, admission, at=self.now)
+        e.queue.generation += 1  # as Kueue's cache sees the echo of an admission
         return Admit(key=e.item.key, admission=admission)
 
     def _requeue(self, item: Item, queue: Queue, why: Requeue) -> None:

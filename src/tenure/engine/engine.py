@@ -36,7 +36,7 @@ class Engine:
     """Workloads enter by `add` or `restore`, are decided on by `cycle`, and leave by `remove`."""
 
     def __init__(
-        self, policy: Policy, cards: Sequence[Card] = (), options: EngineOptions = EngineOptions()  # noqa: B008
+        self, policy: Policy, cards: Sequence[Card] = (), options: EngineOptions = EngineOptions()
     ) -> None:  # fmt: skip
         self._options = options
         self._world = World(policy, Cards(cards))
@@ -57,9 +57,7 @@ class Engine:
         item.not_before = requeue_at
         self._world.enter(item)
 
-    def restore(
-        self, w: Workload, admission: Admission, *, reserved_at: Instant, evicting: bool = False
-    ) -> None:
+    def restore(self, w: Workload, admission: Admission, *, reserved_at: Instant, evicting: bool = False) -> None:
         """A workload that already holds quota and a place: the daemon has restarted."""
         self.remove(w.key)
         item = self._world.new_item(w)

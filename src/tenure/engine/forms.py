@@ -161,4 +161,3 @@ def _exact(resource: str, amount: int) -> Decimal:
 def whole_card_amount(resource: str, amount: int, shares: int | None) -> int:
     """A process that takes a whole card pays for all its shares, however many that card has."""
     return shares if resource == GPU and shares is not None else amount
-

@@ -103,4 +103,3 @@ def place_requests(world: World, item: Item, a: Assignment) -> list[PlaceRequest
         whole = item.form.whole_card and shares > 0
         requests.append(PlaceRequest(ps.demand.pod_set.name, ps.count, choice.flavor, shares, memory, whole))
     return requests
-

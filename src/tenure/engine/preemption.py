@@ -214,7 +214,9 @@ class ClassicalPreemption:
         advantage, rest = _quota_fits(queue.node, request)
         walked: Node | None = None
         for ancestor in queue.node.ancestors():
-            self._collect(ancestor, walked, item, queue, need, advantage, ancestor, hierarchical if advantage else by_priority)
+            self._collect(
+                ancestor, walked, item, queue, need, advantage, ancestor, hierarchical if advantage else by_priority
+            )
             fits, rest = _quota_fits(ancestor, rest)
             advantage = advantage or fits
             walked = ancestor

@@ -59,8 +59,7 @@ class Node:
         limit = self.borrow[i]
         if limit is not None:
             capped = self.subtree[i] - local - (used - local if used > local else 0) + limit
-            if capped < above:
-                above = capped
+            above = min(above, capped)
         return above + (local - used if local > used else 0)
 
     def available(self, i: int) -> int:
@@ -73,8 +72,7 @@ class Node:
             inside = node.local[i] - node.usage[i]
             node.usage[i] += amount
             parent = node.parent
-            if inside < 0:
-                inside = 0
+            inside = max(inside, 0)
             if parent is None or amount <= inside:
                 return
             amount -= inside
@@ -88,8 +86,7 @@ class Node:
             parent = node.parent
             if parent is None or stored <= 0:
                 return
-            if stored < amount:
-                amount = stored
+            amount = min(amount, stored)
             node = parent
 
     def add_all(self, usage: Usage) -> None:

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from tenure.domain.ids import Instant, WorkloadKey
 from tenure.domain.plan import Pend
 from tenure.domain.policy import (
-    BorrowPolicy, ClusterQueue, Policy, PreemptionPolicy, QueueingStrategy, ShareStrategy, StopPolicy,
+    BorrowPolicy,
+    ClusterQueue,
+    Policy,
+    PreemptionPolicy,
+    QueueingStrategy,
+    ShareStrategy,
+    StopPolicy,
 )  # fmt: skip
 from tenure.domain.reasons import PendingReason
 from tenure.domain.workload import Admission, Workload
@@ -19,8 +25,8 @@ from tenure.domain.workload import Admission, Workload
 from .cards import Cards
 from .forms import Demand, Forms
 from .items import Item
-from .quota import Node, Pair, Tree
 from .queues import PendingQueue
+from .quota import Node, Pair, Tree
 
 __all__ = ["Queue", "World"]
 

@@ -17,9 +17,31 @@ from typing import Any
 from tenure.domain.amounts import parse_decimal, parse_quantity
 from tenure.domain.ids import Instant, WorkloadKey
 from tenure.domain.policy import (
-    BorrowPolicy, BorrowWithinCohort, ClusterQueue, Cohort, CurrencyPreference, FairSharing, Flavor, FlavorQuotas, Fungibility,
-    LabelRequirement, LabelSelector, LocalQueue, Namespace, Policy, Preemption, PreemptionPolicy, QueueingStrategy, Quota,
-    ResourceGroup, ShareStrategy, StopPolicy, Taint, Toleration, WhenCanBorrow, WhenCanPreempt,
+    BorrowPolicy,
+    BorrowWithinCohort,
+    ClusterQueue,
+    Cohort,
+    CurrencyPreference,
+    FairSharing,
+    Flavor,
+    FlavorQuotas,
+    Fungibility,
+    LabelRequirement,
+    LabelSelector,
+    LocalQueue,
+    Namespace,
+    Policy,
+    Preemption,
+    PreemptionPolicy,
+    QueueingStrategy,
+    Quota,
+    ResourceGroup,
+    ShareStrategy,
+    StopPolicy,
+    Taint,
+    Toleration,
+    WhenCanBorrow,
+    WhenCanPreempt,
 )  # fmt: skip
 from tenure.domain.workload import Admission, NodeSelectorTerm, PodSet, Workload
 from tenure.engine import Engine, EngineOptions
