@@ -1,0 +1,91 @@
+"""A control group (v2) per attempt, where the machine lets us make one: nothing escapes it, and it can be killed at once.
+
+Without one everything still works, by subreaper and parentage; the group is a second net, never the only one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+__all__ = ["Cgroup"]
+
+
+def _root() -> str | None:
+    """The directory of our own group in the v2 hierarchy."""
+    own = None
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("0::"):
+                    own = line.rstrip("\n")[3:]
+    except OSError:
+        return None
+    if own is None:
+        return None
+    for mount in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+        path = mount + own.rstrip("/")
+        if os.path.exists(os.path.join(path, "cgroup.procs")) and os.path.exists(os.path.join(mount, "cgroup.procs")):
+            return path
+    return None
+
+
+class Cgroup:
+    """One attempt's group.  `path` is what the journal remembers."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, name: str) -> Cgroup | None:
+        """A new group, or None where this machine or user cannot have one."""
+        root = _root()
+        if root is None:
+            return None
+        path = os.path.join(root, name)
+        try:
+            os.mkdir(path)
+        except OSError:
+            return None
+        return cls(path)
+
+    def join(self) -> None:
+        """Move the calling process in.  Raises OSError."""
+        fd = os.open(os.path.join(self.path, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(fd, b"0")
+        finally:
+            os.close(fd)
+
+    def _groups(self) -> Iterator[str]:
+        for directory, _, _ in os.walk(self.path):
+            yield directory
+
+    def pids(self) -> list[int]:
+        """Everybody inside, subgroups included (a job may make its own)."""
+        found: list[int] = []
+        for directory in self._groups():
+            with contextlib.suppress(OSError), open(os.path.join(directory, "cgroup.procs"), "rb") as file:
+                found.extend(int(line) for line in file.read().split())
+        return [pid for pid in found if pid > 0]
+
+    def kill(self) -> bool:
+        """SIGKILL everybody inside, forks in flight included.  False where the kernel has no cgroup.kill."""
+        try:
+            fd = os.open(os.path.join(self.path, "cgroup.kill"), os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            os.write(fd, b"1")
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+        return True
+
+    def remove(self) -> None:
+        """Remove the empty group and its subgroups.  One that is not empty stays."""
+        for directory in reversed(list(self._groups())):
+            with contextlib.suppress(OSError):
+                os.rmdir(directory)

@@ -1,0 +1,91 @@
+"""`supervisor.jsonl`: every durable fact about an attempt, one line of JSON each, in the order in which it happened.
+
+Each line is one write(2) with O_APPEND.  Blocks for the last lines are allocated when the file is opened, so an attempt's
+end can be written down on a full disk.  A reader tolerates a torn line anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from .clock import Clock
+from .facts import fold
+
+__all__ = ["Journal", "append_line", "preallocate", "read_lines"]
+
+_KEEP_SIZE = 1  # fallocate: blocks beyond the end of the file
+_RESERVED_BYTES = 16 * 1024
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def preallocate(fd: int, bytes_: int, *, keep_size: bool = True) -> bool:
+    """Allocate blocks from the current end on.  False where the file system cannot, or has none left."""
+    end = os.fstat(fd).st_size
+    done = _libc.fallocate(fd, _KEEP_SIZE if keep_size else 0, ctypes.c_long(end), ctypes.c_long(bytes_))
+    return bool(done == 0)
+
+
+def append_line(fd: int, fields: Mapping[str, Any]) -> None:
+    """One line, one write.  A line torn by an earlier crash is closed first, so that it spoils only itself."""
+    data = json.dumps(fields, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
+    written = os.write(fd, data)
+    if written != len(data):  # a full disk took a part
+        with contextlib.suppress(OSError):
+            os.write(fd, b"\n")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def read_lines(path: str) -> list[dict[str, Any]]:
+    """All whole lines; none where there is no file.  Raises OSError where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return []
+    lines: list[dict[str, Any]] = []
+    for raw in data.split(b"\n"):
+        try:
+            value = json.loads(raw)
+        except ValueError:
+            continue
+        if isinstance(value, dict) and "kind" in value:
+            lines.append(value)
+    return lines
+
+
+class Journal:
+    """The writer.  `facts` is the fold of everything written, lines found at opening included."""
+
+    def __init__(self, path: str, clock: Clock) -> None:
+        self._clock = clock
+        self.facts = fold(read_lines(path))
+        self.full_disk = False
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        size = os.fstat(self._fd).st_size
+        if size and os.pread(self._fd, 1, size - 1) != b"\n":
+            os.write(self._fd, b"\n")
+        preallocate(self._fd, _RESERVED_BYTES)
+
+    def write(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Append a fact.  Where the disk is full in spite of the reserve it lives on in `facts` (and so in the news)."""
+        line = {"v": 1, "at": self._clock.wall(), "elapsed": self._clock.elapsed(), "kind": kind, **fields}
+        self.facts.feed(line)
+        try:
+            append_line(self._fd, line)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+                raise
+            self.full_disk = True
+        return line
+
+    def close(self) -> None:
+        """Give the unused part of the reserve back."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, os.fstat(self._fd).st_size)
+        os.close(self._fd)

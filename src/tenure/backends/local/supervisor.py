@@ -1,0 +1,389 @@
+"""The supervisor: one small process per attempt.  It starts the attempt, stops it, waits for it, and writes down what was.
+
+It promises, whatever happens to the daemon: an attempt starts at most once; its end is noticed at once and recorded with
+exit code and time; nothing of its process tree outlives it unnamed; a stop is marked in the record before anybody is
+signalled.  It waits in epoll and wakes for news only: children, requests, deadlines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import signal
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from tenure.sdk.record import RecordWriter, read_record
+
+from . import processes
+from .cgroup import Cgroup
+from .clock import Clock, end_of
+from .journal import Journal, preallocate
+from .ladder import Ladder
+from .launch import Failure
+from .layout import CONTROL_SOCKET, JOURNAL, LOCK, NEWS_SOCKET, RESERVE, SCRIPT, SPEC
+from .locks import try_lock
+from .requests import Requests
+from .roster import Gang, Roster, WorkList
+from .sockets import bind_datagram, send_datagram
+from .starting import Member, Starter
+from .tree import Tree
+from .verdict import Exit, Verdict, decide
+
+__all__ = ["Supervisor", "supervise"]
+
+LEFTOVER_GRACE_S = 2.0  # for what a finished program left behind
+PARTNER_GRACE_S = 10.0  # for the others of a gang that has lost a member
+_RESERVE_BYTES = 8 * 1024
+
+
+class Supervisor:
+    """One attempt, from its spec to its last line.  `run` is the whole life."""
+
+    def __init__(self, spec: dict[str, Any], journal: Journal, clock: Clock, *, boot: str) -> None:
+        self.spec, self.job, self.run_dir = spec, spec["job"], str(spec["run_dir"])
+        self.journal, self.clock = journal, clock
+        self.cgroup = self._open(boot)
+        self.record = RecordWriter(self.run_dir, by="supervisor")
+        self.tree = Tree(self.cgroup)
+        self.ladder = Ladder(self.tree, clock)
+        self.roster = self._roster()
+        self.failure: Failure | None = None  # to launch
+        self.stops: list[dict[str, Any]] = []  # that took effect
+        self.letting_go: list[tuple[float, Member]] = []  # members that a shrunk gang gives up, and when to kill them
+        self.limit: float | None = None  # when the time limit strikes, by the monotonic clock
+        self.warning: float | None = None  # when its warning goes out
+        self.epoll = select.epoll()
+        self.starter = Starter(spec, self.epoll, self.cgroup, on_running=self._on_running, on_failure=self._on_failure)
+        self.requests = Requests(self.run_dir)
+
+    def _open(self, boot: str) -> Cgroup | None:
+        status = os.stat(self.run_dir)
+        cgroup = Cgroup.create(f"tenure-{status.st_ino:x}-{self.clock.elapsed():x}")
+        self.journal.write(
+            "opened", run_id=self.spec["run_id"], boot_id=boot, pid=os.getpid(), started=processes.start_ticks(os.getpid()),
+            directory=[self.run_dir, status.st_dev, status.st_ino], cgroup=cgroup.path if cgroup else None,
+        )  # fmt: skip
+        return cgroup
+
+    def _roster(self) -> Roster:
+        seats = self.spec["processes"]
+        if self.job["policy"] == "each":
+            count = self.job["completions"] or len(seats)
+            return WorkList(completions=count, parallelism=len(seats), backoff_limit=self.job["backoff_limit"])
+        return Gang([seat["rank"] for seat in seats])
+
+    def run(self) -> None:
+        """Returns when the attempt has ended and everything about it is written down."""
+        self._open_record()
+        self._listen()
+        self._obey()
+        if not self.stops:
+            self.starter.launch(self.roster.first(), together=self.roster.kind == "gang")
+        while not self._everybody_left():
+            self._wait()
+        self._close()
+
+    def _open_record(self) -> None:
+        self.record.opened(
+            run_id=self.spec["run_id"], job_id=self.spec["job_id"], attempt=self.spec["number"], retry_of=self.spec["retry_of"],
+            argv=self.job["argv"] or [SCRIPT, *self.job["script_args"]], name=self.job["name"], code=self.job["fingerprint"] or None,
+        )  # fmt: skip
+        fd = os.open(os.path.join(self.run_dir, RESERVE), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        preallocate(fd, _RESERVE_BYTES, keep_size=False)
+        os.close(fd)
+
+    def _listen(self) -> None:
+        processes.become_subreaper()
+        self.wake, self._waker = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.told_to_end = False
+        signal.signal(signal.SIGTERM, self._on_term)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        self.control = bind_datagram(os.path.join(self.run_dir, CONTROL_SOCKET))
+        for sock in (self.wake, self.control):
+            self.epoll.register(sock.fileno(), select.EPOLLIN)
+
+    def _on_term(self, *_: object) -> None:
+        self.told_to_end = True
+
+    def _wait(self) -> None:
+        datagrams: list[bytes] = []
+        for fd, _ in self.epoll.poll(self._timeout()):
+            if fd == self.wake.fileno():
+                _drain(self.wake)
+            elif fd == self.control.fileno():
+                datagrams += _drain(self.control)
+            elif self.starter.reports(fd):
+                self.starter.hear(fd)
+        self._everybody_left()  # first: whoever left before a request was read has left by itself
+        self._obey(datagrams)
+        self._keep_time()
+
+    def _timeout(self) -> float | None:
+        moments = [self.ladder.due, self.limit, self.warning, *(at for at, _ in self.letting_go)]
+        due = min((at for at in moments if at is not None), default=None)
+        return None if due is None else max(0.0, due - self.clock.monotonic())
+
+    # -- starting ---------------------------------------------------------------------------------------------------
+
+    def _on_running(self, member: Member) -> None:
+        pid = member.pid
+        self.journal.write("member", rank=member.seat.rank, pid=pid, started=processes.start_ticks(pid))
+        begun = self.journal.facts.known.get("started_at") is not None
+        if begun or self.failure is not None or self.starter.unborn():
+            return
+        self.journal.write("started", live=self.roster.live)
+        if self.job["time_limit_s"] is not None:
+            self.limit = self.clock.monotonic() + self.job["time_limit_s"]
+            if self.job["stop_signal"]:
+                self.warning = self.limit - self.job["stop_signal"]["before_s"]
+        self._tell()
+
+    def _on_failure(self, failure: Failure, member: Member | None) -> None:
+        """Before the start: the whole attempt.  After it (a work list), only where there was no process at all."""
+        if self.failure is None and (member is None or not self._begun()):
+            self.failure = failure
+            self.ladder.kill()
+
+    def _begun(self) -> bool:
+        return self.journal.facts.known.get("started_at") is not None
+
+    # -- leaving ----------------------------------------------------------------------------------------------------
+
+    def _everybody_left(self) -> bool:
+        """Reap whoever can be reaped.  True when no descendant is left: every orphan becomes a child of ours."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                break
+            member = self.starter.reaped(pid)
+            if member is not None and (member.running or self._begun()):
+                self._on_exit(member, status)
+        if not self.starter.members and not self.stops and self.failure is None and self.ladder.due is None:
+            self.ladder.begin(signal.SIGTERM, LEFTOVER_GRACE_S)  # the program has ended, what it left behind has to
+        return False
+
+    def _on_exit(self, member: Member, status: int) -> None:
+        code = os.waitstatus_to_exitcode(status)
+        exit_ = Exit(member.seat.rank, code if code >= 0 else 128 - code, -code if code < 0 else None)
+        self.journal.write("exited", rank=exit_.rank, pid=member.pid, exit_code=exit_.code, signal=exit_.signal)
+        broken = self.roster.failure is not None
+        more = self.roster.exited(exit_, told=bool(self.stops))
+        if self.stops or self.failure is not None:
+            return
+        if self.roster.failure is not None:
+            if not broken and self.starter.members:
+                self.ladder.begin(signal.SIGTERM, min(PARTNER_GRACE_S, self.job["grace_s"]))
+        elif more:
+            self.starter.launch(more, together=False)
+        elif self.roster.live:
+            self.journal.write("live", live=self.roster.live)
+            self._tell()
+
+    # -- stopping ---------------------------------------------------------------------------------------------------
+
+    def _obey(self, datagrams: list[bytes] | None = None) -> None:
+        for request in self.requests.read(datagrams or []):
+            if request["kind"] == "stop":
+                self._stop(request)
+            elif request["kind"] == "shrink":
+                self._shrink(request)
+        if self.told_to_end:
+            self.told_to_end = False
+            self._stop(
+                {"stop": "shutdown", "reason": "PlatformStopped", "message": "the supervisor was told to end", "by": "SIGTERM",
+                 "grace_s": self.job["grace_s"], "signal": "TERM"}
+            )  # fmt: skip
+
+    def _is_over(self) -> bool:
+        """Has the attempt ended by itself, whatever still lingers?"""
+        if self.stops:
+            return False
+        return (
+            self.failure is not None or self.roster.failure is not None or (self._begun() and not self.starter.members)
+        )
+
+    def _stop(self, stop: dict[str, Any]) -> None:
+        mark = {name: stop.get(name, "") for name in ("stop", "reason", "message", "by", "grace_s", "signal")}
+        if self._is_over():
+            self.journal.write("late-stop", **mark)
+            self.ladder.begin(signal.SIGTERM, float(mark["grace_s"]))
+            return
+        if all(mark["stop"] != earlier["stop"] for earlier in self.stops):  # a kind is marked once
+            with self._room_for_words():
+                self.record.stop_requested(mark["stop"], mark["reason"], message=mark["message"], by=mark["by"] or None)
+        self.journal.write("stop", **mark)
+        self.stops.append(mark)
+        self.starter.abandoned = True
+        self.tree.signal(signal.SIGKILL, only=self.starter.unborn())
+        self.ladder.begin(signal_number(mark["signal"]), float(mark["grace_s"]))
+        self._tell()
+
+    def _shrink(self, request: dict[str, Any]) -> None:
+        ranks = self.roster.shrink(int(request["count"]))
+        for member in [m for m in self.starter.members.values() if m.seat.rank in ranks]:
+            self.tree.signal(signal_number(request["signal"]), only=self._belongings(member))
+            self.letting_go.append((self.clock.monotonic() + float(request["grace_s"]), member))
+        if ranks:
+            self.journal.write("live", live=self.roster.live, let_go=ranks, reason=request.get("reason", ""))
+            self._tell()
+
+    def _belongings(self, member: Member) -> set[int]:
+        rank = str(member.seat.rank)
+        return self.tree.below(member.pid, lambda pid: processes.environ_value(pid, "RANK") == rank)
+
+    def _keep_time(self) -> None:
+        now = self.clock.monotonic()
+        if self.warning is not None and now >= self.warning:
+            self.warning = None
+            self._warn()
+        if self.limit is not None and now >= self.limit:
+            self.limit = None
+            if not self.stops:
+                self._stop(
+                    {"stop": "time-limit", "reason": "TimeLimit", "message": f"ran into its time limit of {self.job['time_limit_s']:g} s",
+                     "grace_s": self.job["grace_s"], "signal": "TERM", "by": "supervisor"}
+                )  # fmt: skip
+        for entry in [entry for entry in self.letting_go if now >= entry[0]]:
+            self.letting_go.remove(entry)
+            self.tree.signal(signal.SIGKILL, only=self._belongings(entry[1]))
+        if self.ladder.due is not None and self.ladder.step():
+            self.journal.write("survivors", survivors=self.ladder.survivors)
+            self._tell()
+
+    def _warn(self) -> None:
+        """`--signal=[B:]SIG@SECONDS`: to the script alone, or to everything but the script, as Slurm does."""
+        asked, mains = self.job["stop_signal"], set(self.starter.members)
+        number = signal_number(asked["signal"])
+        if asked["batch_only"]:
+            told = self.tree.signal(number, only=mains)
+        else:
+            told = self.tree.signal(number, but=mains if self.job["sbatch"] else ())
+        self.journal.write("warned", signal=number, told=told)
+
+    # -- the end ----------------------------------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        facts, wall, elapsed = self.journal.facts, self.clock.wall(), self.clock.elapsed()
+        started = facts.known.get("started_at")
+        verdict = self._verdict()
+        ended = wall if started is None else end_of(
+            started_wall=started, started_elapsed=facts.started_elapsed, wall=wall, elapsed=elapsed
+        )  # fmt: skip
+        message = verdict.message + self._disk_trouble()
+        with self._room_for_words():
+            self.record.closed(
+                verdict.outcome,
+                exit_code=verdict.exit_code,
+                signal=verdict.signal,
+                reason=verdict.reason,
+                message=message,
+            )
+        self.journal.write(
+            "ended", state="launch-failed" if self.failure is not None and started is None and not self.stops else "ended",
+            outcome=verdict.outcome, exit_code=verdict.exit_code, signal=verdict.signal, reason=verdict.reason, message=message,
+            failed_rank=verdict.failed_rank, ended_at=ended,
+            elapsed_us=elapsed - facts.started_elapsed if started is not None else 0,
+        )  # fmt: skip
+        self._tell()
+        self._tidy()
+
+    def _verdict(self) -> Verdict:
+        if self.failure is not None and not self.stops:
+            return Verdict("failed", self.failure.exit_code, None, self.failure.code, self.failure.message)
+        return decide(
+            main=self.roster.main, failure=self.roster.failure, stops=self.stops, closed=self._own_words(),
+            size=self.roster.size, kind=self.roster.kind, time_limit_s=self.job["time_limit_s"],
+        )  # fmt: skip
+
+    def _own_words(self) -> dict[str, Any] | None:
+        """How the run closed its own record, if it did."""
+        record = read_record(self.run_dir)
+        if record.closed is None or record.closed["by"] != "run":
+            return None
+        return {"outcome": record.outcome, "reason": record.closed["reason"], "message": record.closed["message"]}
+
+    @contextlib.contextmanager
+    def _room_for_words(self) -> Iterator[None]:
+        """On a full disk the reserve is given up for the words that must be said; what cannot be said is not fatal."""
+        with contextlib.suppress(OSError):
+            if self._disk_is_full():
+                os.unlink(os.path.join(self.run_dir, RESERVE))
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
+                raise
+            self.journal.full_disk = True
+
+    def _disk_is_full(self) -> bool:
+        status = os.statvfs(self.run_dir)
+        blocks = status.f_bavail if os.geteuid() else status.f_bfree
+        return blocks * status.f_frsize < _RESERVE_BYTES
+
+    def _disk_trouble(self) -> str:
+        try:
+            full = self.journal.full_disk or self._disk_is_full()
+        except OSError:
+            return ""
+        return " (the disk under the run directory is full: output may be missing)" if full else ""
+
+    def _tell(self) -> None:
+        """News for the daemon.  Where nobody listens the files are the truth."""
+        news = json.dumps({"run_id": self.spec["run_id"], **self.journal.facts.known})
+        send_datagram(os.path.join(self.spec["state_dir"], NEWS_SOCKET), news.encode())
+
+    def _tidy(self) -> None:
+        if self.cgroup is not None:
+            self.cgroup.remove()
+        for name in (CONTROL_SOCKET, RESERVE):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self.run_dir, name))
+        self.record.close()
+        self.journal.close()
+
+
+def signal_number(name: str) -> int:
+    """`TERM`, `SIGTERM` or `15`; TERM for what names no signal."""
+    text = str(name).upper().removeprefix("SIG")
+    if text.isdigit() and 0 < int(text) < signal.NSIG:
+        return int(text)
+    found: signal.Signals | None = signal.Signals.__members__.get("SIG" + text)
+    return int(found or signal.SIGTERM)
+
+
+def _drain(sock: socket.socket) -> list[bytes]:
+    found = []
+    while True:
+        try:
+            found.append(sock.recv(65536))
+        except BlockingIOError:
+            return found
+
+
+def supervise(run_dir: str, *, state_dir: str, boot: str, clock: Clock | None = None) -> bool:
+    """Be the supervisor of the attempt in `run_dir`.  False where it has (or had) one already: nothing is touched."""
+    lock = try_lock(os.path.join(run_dir, LOCK))
+    if lock is None:
+        return False
+    clock = clock or Clock()
+    journal = Journal(os.path.join(run_dir, JOURNAL), clock)
+    if journal.facts.known["state"] == "absent":
+        with open(os.path.join(run_dir, SPEC), encoding="utf-8", errors="surrogateescape") as file:
+            spec = json.load(file)
+        spec.update(run_dir=run_dir, state_dir=state_dir)
+        Supervisor(spec, journal, clock, boot=boot).run()
+        os.close(lock)
+        return True
+    os.close(lock)
+    return False

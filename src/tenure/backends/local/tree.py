@@ -1,0 +1,65 @@
+"""Every process of one attempt: found by parentage (this process is the subreaper) and by control group, never by name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Container
+
+from . import processes
+from .cgroup import Cgroup
+from .processes import Identity
+
+__all__ = ["Tree"]
+
+
+class Tree:
+    """The descendants of this process, `spared` pids (and what is below them) excepted."""
+
+    def __init__(self, cgroup: Cgroup | None) -> None:
+        self._cgroup = cgroup
+        self.spared: set[int] = set()
+
+    def _pids(self) -> set[int]:
+        spared = set(self.spared)
+        for pid in self.spared:
+            spared.update(processes.descendants(pid))
+        found = set(processes.descendants(os.getpid()))
+        if self._cgroup is not None:
+            found.update(self._cgroup.pids())
+        return found - spared
+
+    def living(self) -> list[Identity]:
+        """Who is there now, zombies not counted."""
+        return [who for pid in sorted(self._pids()) if (who := processes.identity(pid)) is not None]
+
+    def signal(self, number: int, *, only: Container[int] | None = None, but: Container[int] = ()) -> int:
+        """Send a signal to everybody (or `only` some pids); a stopped process is woken so that it can hear it.
+
+        Returns how many were told.  Whoever cannot be signalled (another user's) is left for `living` to name.
+        """
+        told = 0
+        for who in self.living():
+            if (only is not None and who.pid not in only) or who.pid in but:
+                continue
+            with contextlib.suppress(PermissionError):
+                if processes.send(who, number):
+                    told += 1
+                    if number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                        processes.send(who, signal.SIGCONT)
+        return told
+
+    def kill(self) -> int:
+        """SIGKILL for everybody.  A fork in flight may escape one pass: the caller looks again until nobody is left."""
+        if self._cgroup is not None:
+            self._cgroup.kill()
+        return self.signal(signal.SIGKILL)
+
+    def below(self, member: int, belongs: Callable[[int], bool]) -> set[int]:
+        """The pids of one member: below it, in its session, or told by `belongs`."""
+        mine = {member, *processes.descendants(member)}
+        for pid in self._pids():
+            if processes.session(pid) == member or belongs(pid):
+                mine.add(pid)
+        return mine

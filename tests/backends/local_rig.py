@@ -1,0 +1,84 @@
+"""Builders for attempts of the local backend: programs whose end a test decides through a FIFO."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tenure.backends.local import LocalBackend
+from tenure.domain.attempt import AttemptSpec, Process
+from tenure.domain.ids import JobId, run_id
+from tenure.domain.job import JobSpec
+from tenure.testing.backend_contract import News
+
+WAITS = 'read code < "$GATE.${RANK:-0}"; exit $code'
+
+
+class LocalRig:
+    """See `tenure.testing.backend_contract.Rig`."""
+
+    def __init__(self, home: Path, *, boot_id: str | None = None) -> None:
+        self.home, self.boot_id = home, boot_id
+        self._count = 0
+        self.open()
+
+    def open(self) -> None:
+        self.news = News()
+        self.backend = LocalBackend(self.home / "daemon", boot_id=self.boot_id)
+        self.backend.open(self.news)
+
+    def close(self) -> None:
+        self.backend.close()
+
+    def restart(self) -> None:
+        self.close()
+        self.open()
+
+    def job(
+        self,
+        *argv: str,
+        processes: int = 1,
+        env: Mapping[str, str] | None = None,
+        number: int = 1,
+        job_id: str | None = None,
+        cards: Sequence[tuple[str, ...]] = (),
+        **fields: Any,
+    ) -> AttemptSpec:
+        """An attempt at any job."""
+        self._count += 1
+        job = JobId(job_id or str(self._count))
+        fields.setdefault("workdir", str(self.home))
+        fields.setdefault("name", f"job-{job}")
+        run = run_id(job, number)
+        directory = self.home / "runs" / run
+        return AttemptSpec(
+            run_id=run,
+            job_id=job,
+            number=number,
+            run_dir=str(directory),
+            job=JobSpec(argv=argv, processes=processes, **fields),
+            env={"PATH": os.environ["PATH"], "TENURE_RUN_DIR": str(directory), **(env or {})},
+            processes=tuple(Process(rank=k, cards=cards[k] if cards else ()) for k in range(processes)),
+        )
+
+    def python(self, program: str, **fields: Any) -> AttemptSpec:
+        """An attempt at a Python program."""
+        return self.job(sys.executable, "-I", "-S", "-c", program, **fields)
+
+    def attempt(self, *, processes: int = 1, stubborn: bool = False) -> AttemptSpec:
+        gate = self.home / f"gate-{self._count + 1}"
+        for rank in range(processes):
+            os.mkfifo(f"{gate}.{rank}")
+        program = f"trap '' TERM; {WAITS}" if stubborn else WAITS
+        return self.job(
+            "bash", "-c", program, processes=processes, gang=processes > 1, env={"GATE": str(gate)}, grace_s=5.0
+        )
+
+    def unstartable(self) -> AttemptSpec:
+        return self.job("there-is-no-such-program")
+
+    def end(self, attempt: AttemptSpec, exit_code: int, *, rank: int = 0) -> None:
+        Path(f"{attempt.env['GATE']}.{rank}").write_text(f"{exit_code}\n")
