@@ -102,7 +102,7 @@ class AttemptWrites(AttemptReads, DiaryWriter):
             if attempt.run_id in known:
                 raise StaleWrite(f"attempt {attempt.run_id} is already there; nothing was changed")
             values: dict[str, Any] = dict(_DEFAULTS)
-            for name in ("run_id", "job_id", "number", "backend", "retry_of", "placement"):
+            for name in ("run_id", "job_id", "number", "backend", "retry_of", "placement", "processes"):
                 values[name] = ATTEMPT_COLUMNS.plain(name, getattr(attempt, name))
             values["created_at"] = at
             changes = {n: v for n, v in values.items() if n not in _DEFAULTS or v != _DEFAULTS[n]}

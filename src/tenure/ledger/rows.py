@@ -119,13 +119,17 @@ class NewAttempt:
     backend: str = "local"
     retry_of: RunId | None = None
     placement: object = None
+    processes: int | None = None
     message: str = ""
     data: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptRow:
-    """One try.  The `evicted_*` fields stay for ever: who took its place, by which rule, and when."""
+    """One try.  The `evicted_*` fields stay for ever: who took its place, by which rule, and when.
+
+    `processes` is how many it has: fewer once an elastic gang gave some up, None where nobody wrote it down.
+    """
 
     run_id: RunId
     job_id: JobId
@@ -146,6 +150,7 @@ class AttemptRow:
     retry_of: RunId | None = None
     backend: str = "local"
     placement: object = None
+    processes: int | None = None
     failed_rank: int | None = None
     survivors: Sequence[Mapping[str, object]] = field(default_factory=list)
 

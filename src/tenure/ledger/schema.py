@@ -80,6 +80,7 @@ is_live_attempt: ColumnElement[bool] = literal_column("attempts.state <> 'ended'
 
 Index("jobs_live", jobs.c.seq, sqlite_where=literal_column("state <> 'ended'"), postgresql_where=literal_column("state <> 'ended'"))  # fmt: skip
 Index("jobs_by_state", jobs.c.state, jobs.c.seq)
+Index("jobs_by_outcome", jobs.c.state, jobs.c.outcome)
 Index("jobs_by_project", jobs.c.project, jobs.c.seq)
 Index("jobs_by_name", jobs.c.name, jobs.c.seq)
 Index("jobs_by_array", jobs.c.array_id, jobs.c.array_index)
@@ -108,6 +109,7 @@ attempts = Table(
     _json("placement", nullable=True),
     _int("failed_rank", nullable=True),
     _json("survivors"),
+    _int("processes", nullable=True),
 )
 Index("attempts_by_job", attempts.c.job_id, attempts.c.number, unique=True)
 Index("attempts_live", attempts.c.run_id, sqlite_where=literal_column("state <> 'ended'"), postgresql_where=literal_column("state <> 'ended'"))  # fmt: skip
@@ -130,6 +132,7 @@ runs = Table(
 )
 Index("runs_newest", runs.c.opened_at, runs.c.run_id)
 Index("runs_by_project", runs.c.project, runs.c.opened_at)
+Index("runs_by_job", runs.c.job_id, runs.c.opened_at)
 Index("runs_open", runs.c.seen_at, sqlite_where=literal_column("outcome IS NULL"), postgresql_where=literal_column("outcome IS NULL"))  # fmt: skip
 
 events = Table(
