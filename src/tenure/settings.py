@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 __all__ = ["Settings", "load"]
+
+BASE_ENV = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,7 @@ class Settings:
     port: int = 0  # 0 = any free port, kept in `daemon/address.json`
     token: str | None = None  # TENURE_TOKEN, for a client over TCP
     url: str | None = None  # TENURE_URL, for a client that is not on this machine
+    base_env: Mapping[str, str] = field(default_factory=dict)  # for jobs that bring no environment of their own
 
     @property
     def policy_dir(self) -> Path:
@@ -59,4 +62,5 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         port=int(env.get("TENURE_PORT") or 0),
         token=env.get("TENURE_TOKEN") or None,
         url=env.get("TENURE_URL") or None,
+        base_env={name: env[name] for name in BASE_ENV if name in env},
     )

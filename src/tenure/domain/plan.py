@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .ids import WorkloadKey
-from .reasons import PendingReason, PreemptionReason
+from .reasons import EvictionReason, PendingReason, PreemptionReason
 from .workload import Admission
 
-__all__ = ["Admit", "Pend", "Plan", "Preempt", "Shrink"]
+__all__ = ["Admit", "Evict", "Pend", "Plan", "Preempt", "Shrink"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,15 @@ class Preempt:
     victim: WorkloadKey
     preemptor: WorkloadKey
     reason: PreemptionReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evict:
+    """`key` must stop for a reason that is no other workload's (a queue was stopped, a card failed)."""
+
+    key: WorkloadKey
+    reason: EvictionReason
     message: str
 
 
@@ -55,6 +64,7 @@ class Plan:
     order: tuple[WorkloadKey, ...] = ()
     admits: tuple[Admit, ...] = ()
     preempts: tuple[Preempt, ...] = ()
+    evicts: tuple[Evict, ...] = ()
     shrinks: tuple[Shrink, ...] = ()
     pends: tuple[Pend, ...] = ()
 

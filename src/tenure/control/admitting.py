@@ -1,0 +1,213 @@
+"""Writing down what the engine decided.
+
+The plan was made from what the loop last saw.  Each job's change names that revision; where a verb was faster, that one
+change is refused, the engine forgets its decision, and the job is read again.  Everything else of the plan stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from tenure.domain.attempt import AttemptState
+from tenure.domain.events import EventKind
+from tenure.domain.ids import Instant, JobId, WorkloadKey, run_id
+from tenure.domain.lifecycle import JobEvent, JobState
+from tenure.domain.plan import Admit, Evict, Pend, Plan, Preempt, Shrink
+from tenure.domain.reasons import EvictionReason
+from tenure.ledger import AttemptChange, Change, JobRow, NewAttempt, Transaction
+
+from .live import Live
+from .workloads import admission_to_json
+
+if TYPE_CHECKING:
+    from .conductor import Conductor
+
+__all__ = ["evict", "write"]
+
+
+def write(conductor: Conductor, plans: Sequence[Plan]) -> None:
+    """One transaction for all cycles of a step, in the order in which they were decided."""
+    at = conductor.clock.now()
+    stale: list[JobId] = []
+    admits: list[Admit] = []
+    pends: dict[WorkloadKey, Pend] = {}
+    with conductor.ledger.transaction(durable=False) as tx:
+        for plan in plans:
+            admits += plan.admits
+            pends.update((pend.key, pend) for pend in plan.pends)
+            if plan.preempts or plan.shrinks or plan.evicts:
+                stale += _admit(conductor, tx, admits, at)
+                admits = []
+                stale += _take_back(conductor, tx, plan, at)
+        stale += _admit(conductor, tx, admits, at)
+        _pend(conductor, tx, pends.values(), at)
+    for job in stale:
+        conductor.engine.remove(WorkloadKey(job))
+        if job in conductor.live:
+            conductor.live[job].in_engine = False
+        conductor.sync(job)
+
+
+def _admit(conductor: Conductor, tx: Transaction, admits: Sequence[Admit], at: Instant) -> list[JobId]:
+    changes: list[Change] = []
+    for admit in admits:
+        live = conductor.live[JobId(admit.key)]
+        number = live.attempts + 1
+        changes.append(
+            Change(
+                job_id=live.id,
+                event=JobEvent.ADMIT,
+                kind=EventKind.JOB_ADMITTED,
+                at=at,
+                expect_state=JobState.QUEUED,
+                expect_revision=live.revision,
+                message=f"Quota reserved in ClusterQueue {admit.admission.cluster_queue}",
+                fields={
+                    "reason": "",
+                    "message": "",
+                    "admitted_at": at,
+                    "cluster_queue": admit.admission.cluster_queue,
+                    "reservation": admission_to_json(admit.admission),
+                    "attempts": number,
+                    "run_id": run_id(live.id, number),
+                    "not_before": None,
+                },
+            )
+        )
+    stale: list[JobId] = []
+    attempts: list[NewAttempt] = []
+    for admit, row in zip(admits, tx.move_many(changes) if changes else (), strict=True):
+        live = conductor.live[JobId(admit.key)]
+        if not isinstance(row, JobRow):
+            stale.append(live.id)
+            continue
+        before = live.attempts
+        live.saw(row)
+        live.admission = admit.admission
+        live.launched = False
+        attempts.append(
+            NewAttempt(
+                run_id=live.current_run,
+                job_id=live.id,
+                number=live.attempts,
+                backend=conductor.backend.name,
+                retry_of=run_id(live.id, before) if before else conductor.driver.last_run_of(live.retry_of),
+                placement=[
+                    {"card": p.card, "ranks": list(p.ranks), "shares": p.shares, "memory": p.memory}
+                    for p in admit.admission.placements
+                ],
+            )
+        )
+        conductor.driver.start_soon(live)
+    if attempts:
+        tx.add_attempts(attempts, at)
+    return stale
+
+
+def _take_back(conductor: Conductor, tx: Transaction, plan: Plan, at: Instant) -> list[JobId]:
+    """Preemptions, evictions and shrinking: who, by which rule, for whom, and when stand beside each, for ever."""
+    stale: list[JobId] = []
+    for preempt in plan.preempts:
+        stale += _evict(conductor, tx, preempt, at)
+    for eviction in plan.evicts:
+        stale += _evict(conductor, tx, eviction, at)
+    for shrink in plan.shrinks:
+        _shrink(conductor, tx, shrink, at)
+    return stale
+
+
+def evict(conductor: Conductor, eviction: Evict) -> None:
+    """An eviction that no cycle decided (the platform stops, a card fails)."""
+    with conductor.ledger.transaction(durable=False) as tx:
+        _evict(conductor, tx, eviction, conductor.clock.now())
+    conductor.engine.evict(eviction.key)
+
+
+def _evict(conductor: Conductor, tx: Transaction, decided: Preempt | Evict, at: Instant) -> list[JobId]:
+    match decided:
+        case Preempt():
+            key, by, kind = decided.victim, str(decided.preemptor), EventKind.JOB_PREEMPTED
+            reason = EvictionReason.PREEMPTED
+        case Evict():
+            key, by, kind, reason = decided.key, "", EventKind.JOB_EVICTED, decided.reason
+    live = conductor.live[JobId(key)]
+    if live.state not in (JobState.ADMITTED, JobState.RUNNING):
+        return []  # it is leaving already; its quota will be free when it has
+    (row,) = tx.move_many(
+        [
+            Change(
+                job_id=live.id,
+                event=JobEvent.EVICT,
+                kind=kind,
+                at=at,
+                expect_state=live.state,
+                expect_attempts=live.attempts,
+                message=decided.message,
+                fields={"reason": str(reason), "message": decided.message},
+                data={"by": by, "rule": str(decided.reason), "attempt": live.attempts},
+            )
+        ]
+    )
+    if not isinstance(row, JobRow):
+        return [live.id]
+    live.saw(row)
+    tx.update_attempts(
+        [
+            AttemptChange(
+                run_id=live.current_run,
+                kind=EventKind.ATTEMPT_STOPPING,
+                at=at,
+                expect_state=(AttemptState.STARTING, AttemptState.RUNNING),
+                fields={
+                    "evicted_reason": str(decided.reason),
+                    "evicted_message": decided.message,
+                    "evicted_by": by or None,
+                    "evicted_at": at,
+                },
+                message=decided.message,
+            )
+        ]
+    )
+    conductor.driver.stop_soon(live, by=by, reason=str(decided.reason), message=decided.message)
+    return []
+
+
+def _shrink(conductor: Conductor, tx: Transaction, shrink: Shrink, at: Instant) -> None:
+    live = conductor.live[JobId(shrink.victim)]
+    if live.state not in (JobState.ADMITTED, JobState.RUNNING):
+        return
+    tx.note(
+        live.id,
+        EventKind.JOB_SHRUNK,
+        at,
+        message=shrink.message,
+        data={"by": str(shrink.preemptor), "rule": str(shrink.reason), "processes": shrink.count},
+    )
+    conductor.driver.shrink_soon(live, shrink)
+
+
+def _pend(conductor: Conductor, tx: Transaction, pends: Iterable[Pend], at: Instant) -> None:
+    """The diary hears when the reason changes; the latest message is asked of the engine itself."""
+    changes: list[Change] = []
+    for pend in pends:
+        live = conductor.live.get(JobId(pend.key))
+        if live is not None and live.state is JobState.QUEUED and live.reason != pend.reason:
+            changes.append(pending_change(live, str(pend.reason), pend.message, at))
+    if changes:
+        for change, row in zip(changes, tx.move_many(changes), strict=True):
+            if isinstance(row, JobRow):
+                conductor.live[change.job_id].saw(row)
+
+
+def pending_change(live: Live, reason: str, message: str, at: Instant) -> Change:
+    return Change(
+        job_id=live.id,
+        event=None,
+        kind=EventKind.JOB_PENDING,
+        at=at,
+        expect_state=JobState.QUEUED,
+        expect_revision=live.revision,
+        message=message,
+        fields={"reason": reason, "message": message},
+    )

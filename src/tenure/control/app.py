@@ -1,0 +1,212 @@
+"""The composition root: one platform, put together from the rooms below and taken apart again."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+
+from tenure.domain.attempt import Backend
+from tenure.domain.errors import Problem, Unavailable
+from tenure.domain.events import Event, EventKind
+from tenure.domain.ids import CardId, JobId, RunId, WorkloadKey
+from tenure.domain.lifecycle import HOLDS_QUOTA
+from tenure.domain.plan import Pend
+from tenure.domain.workload import Card
+from tenure.engine import Engine
+from tenure.ledger import Ledger
+from tenure.settings import Settings
+from tenure.telemetry.cards import CardMonitor, CardSample
+from tenure.telemetry.owners import Owners, attribute
+
+from . import cards as card_finding
+from . import policies
+from .clock import Clock, wire
+from .conductor import Conductor
+from .driving import Driver
+from .ingest import Sweeper
+from .news import News
+from .policies import HeldPolicy
+from .specs import SpecStore
+
+__all__ = ["Platform"]
+
+log = logging.getLogger(__name__)
+
+SWEEP_S = 1.0
+
+
+class Platform:
+    """Everything that one `TENURE_HOME` is.  `open` reads and refuses; `start` runs; `stop` ends in order."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        ledger: Ledger,
+        backend: Backend,
+        policy: HeldPolicy,
+        found: card_finding.Cards,
+        clock: Clock,
+    ) -> None:
+        self.settings, self.ledger, self.backend, self.policy = settings, ledger, backend, policy
+        self.found, self.clock = found, clock
+        self.cards: tuple[Card, ...] = found.cards
+        self.news = News()
+        self.specs = SpecStore(ledger)
+        self.monitor = CardMonitor(found.found)
+        self._owners, self._owners_lock = Owners(), threading.Lock()
+        self.started_at = clock.now()
+        driver = Driver(
+            home=settings.home,
+            runs_dir=settings.runs_dir,
+            ledger=ledger,
+            backend=backend,
+            clock=clock,
+            specs=self.specs,
+            fresh_engine=self._fresh_engine,
+            base_env=settings.base_env,
+            card_note=found.source,
+        )
+        self.conductor = Conductor(
+            ledger=ledger,
+            engine=self._fresh_engine(),
+            backend=backend,
+            clock=clock,
+            news=self.news,
+            specs=self.specs,
+            driver=driver,
+            cards=self.cards,
+        )
+        self._sweeper = Sweeper(ledger=ledger, runs_dir=settings.runs_dir, clock=clock)
+        self._sweeping = threading.Event()
+        self._sweep_thread: threading.Thread | None = None
+        self._on_stop: list[Callable[[bool], None]] = []
+        ledger.listen(self._published)
+
+    @classmethod
+    def open(cls, settings: Settings, *, cards_flag: Sequence[str] = (), backend: Backend | None = None) -> Platform:
+        """Read the home, or make it.  Raises InvalidManifest, InvalidRequest or Unavailable; nothing runs yet."""
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings.runs_dir.mkdir(mode=0o700, exist_ok=True)
+        settings.daemon_dir.mkdir(mode=0o700, exist_ok=True)
+        found = card_finding.find(cards_flag, settings.cards_file)
+        policies.ensure_default(settings.policy_dir, found.cards)
+        policy = policies.read(settings.policy_dir)
+        ledger = Ledger.open(settings.ledger_url)
+        return cls(
+            settings=settings,
+            ledger=ledger,
+            backend=backend if backend is not None else _backend("local", settings),
+            policy=policy,
+            found=found,
+            clock=Clock(),
+        )
+
+    # ------------------------------------------------------------------ running
+
+    @property
+    def engine(self) -> Engine:
+        return self.conductor.engine
+
+    def start(self) -> None:
+        """Adopt what runs, decide what waits, and go on doing so."""
+        self.news.publish(self.ledger.last_event_id())
+        self.conductor.start()
+        self._say(EventKind.DAEMON_STARTED, f"platform started; cards: {len(self.cards)} ({self.found.source})")
+        self._sweep_thread = threading.Thread(target=self._sweep, name="sweep", daemon=True)
+        self._sweep_thread.start()
+
+    def stop(self, *, keep_jobs: bool = False, patience_s: float = 600.0) -> None:
+        """Without `keep_jobs`, every job that runs is asked to leave and waits in the queue for the next start.
+
+        Raises Unavailable when something has not left after `patience_s`: its supervisor goes on, and is named.
+        """
+        try:
+            if not keep_jobs and self.conductor.is_running:
+                self.conductor.drain(by="tenure down")
+                if not self.conductor.empty.wait(patience_s):
+                    left = sorted(x.id for x in self.conductor.live.values() if x.state in HOLDS_QUOTA)
+                    raise Unavailable(f"still there after {patience_s:.0f} s: job {', '.join(left)}", code="JobsRemain")
+        finally:
+            self._sweeping.set()
+            if self._sweep_thread is not None:
+                self._sweep_thread.join(timeout=10)
+            self.conductor.stop()
+            self._say(EventKind.DAEMON_STOPPED, "platform stopped" + (", jobs go on" if keep_jobs else ""))
+            self.monitor.close()
+            self.ledger.close()
+
+    def on_stop(self, callback: Callable[[bool], None]) -> None:
+        """Who runs the platform hears here that a door asked it to stop; the argument is `keep_jobs`."""
+        self._on_stop.append(callback)
+
+    def ask_to_stop(self, *, keep_jobs: bool) -> None:
+        for callback in self._on_stop:
+            callback(keep_jobs)
+
+    # ------------------------------------------------------------------ looked at and changed by verbs and views
+
+    def standing(self, key: WorkloadKey, cluster_queue: str | None) -> tuple[Pend | None, int | None]:
+        """The engine's word on a pending job, and its place in line (from 0).  Nothing for one kept outside."""
+        with self.conductor.lock:
+            live = self.conductor.live.get(JobId(key))
+            if live is None or not live.in_engine:
+                return None, None
+            order = self.engine.order(cluster_queue) if cluster_queue else ()
+            return self.engine.status(key), order.index(key) if key in order else None
+
+    def measured_by_job(self, samples: Sequence[CardSample]) -> Mapping[JobId, Mapping[CardId, int]]:
+        """Bytes of card memory that NVML sees in each job's processes."""
+        if not samples:
+            return {}
+        with self._owners_lock:
+            return attribute(samples, owners=self._owners, runs_dir=self.settings.runs_dir).by_job
+
+    def reload_policy(self, *, by: str) -> tuple[Problem, ...]:
+        """All of the directory, or nothing: InvalidManifest leaves the old policy in force."""
+        fresh = policies.read(self.settings.policy_dir)
+        with self.conductor.lock:
+            self.policy = fresh
+            self.engine.replace_policy(fresh.current)
+        self.conductor.policy_changed()
+        self._say(EventKind.POLICY_LOADED, f"policy loaded from {len(fresh.files)} files by {by}")
+        return fresh.problems
+
+    # ------------------------------------------------------------------ inside
+
+    def _fresh_engine(self) -> Engine:
+        return Engine(self.policy.current, self.cards)
+
+    def _published(self) -> None:
+        self.news.publish(self.ledger.last_event_id())
+
+    def _say(self, kind: EventKind, message: str) -> None:
+        with self.ledger.transaction(durable=False) as tx:
+            tx.event(Event(kind=kind, at=self.clock.now(), message=message, data={"pid": os.getpid()}))
+
+    def _sweep(self) -> None:
+        """Runs are read and the quiet ones reaped; a fault of one look does not end the looking."""
+        while not self._sweeping.wait(SWEEP_S):
+            try:
+                with self.conductor.lock:
+                    live = {
+                        RunId(x.current_run): (x.id, x.spec.project)
+                        for x in self.conductor.live.values()
+                        if x.state in HOLDS_QUOTA
+                    }
+                self._sweeper.sweep(live)
+            except Exception:
+                log.exception("a look at the runs failed; the next one follows")
+
+    def __repr__(self) -> str:
+        return f"<Platform {self.settings.home} since {wire(self.started_at)}>"
+
+
+def _backend(name: str, settings: Settings) -> Backend:
+    for entry in entry_points(group="tenure.backends", name=name):
+        backend: Backend = entry.load()(settings.daemon_dir)
+        return backend
+    raise Unavailable(f"there is no backend {name!r}; reinstall the package, its entry points are missing")

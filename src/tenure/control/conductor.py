@@ -1,0 +1,408 @@
+"""The loop: hear what happened, decide, write it down, carry it out.
+
+One thread owns the engine's state and makes every step that nobody asked for.  A step is always in the same order:
+
+1. take all news from the inbox (submissions, verbs, observations of attempts, timers);
+2. write what the observations mean, one guarded change each, in one transaction;
+3. run scheduling cycles until they come to rest, and write their plan, refused job by job where the world moved;
+4. only then act: start what was admitted, stop what was evicted.  Acting is idempotent, so a crash between 3 and 4 is
+   repaired by `recover`, which looks at the ledger and does step 4 again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import queue
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tenure.domain.attempt import AttemptState, Backend, Observation, Stop
+from tenure.domain.ids import Instant, JobId, RunId, WorkloadKey, split_run_id
+from tenure.domain.job import JobSpec
+from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
+from tenure.domain.plan import Evict, Plan
+from tenure.domain.reasons import EvictionReason
+from tenure.domain.workload import Card
+from tenure.engine import Engine
+from tenure.ledger import JobRow, Ledger
+
+from . import admitting, driving, endings
+from .clock import Clock
+from .gates import Gates
+from .live import Live
+from .news import News
+from .specs import SpecStore
+
+__all__ = ["Conductor"]
+
+log = logging.getLogger(__name__)
+
+MAX_CYCLES = 100_000  # a guard against a fault of ours, far above what any queue needs
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    rows: Sequence[JobRow]
+    specs: Sequence[JobSpec]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A verb changed this job in the ledger; `stop` says how, where it asked for an end."""
+
+    job: JobId
+    stop: Stop | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """The platform is going down: everything that holds quota is asked to leave."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged:
+    pass
+
+
+class _Wake:
+    """Nothing happened; look at the timers."""
+
+
+WAKE = _Wake()
+
+
+class Conductor:
+    """Owns `engine` (under `lock`, so that views may look) and `live`, the jobs that have not ended."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        engine: Engine,
+        backend: Backend,
+        clock: Clock,
+        news: News,
+        specs: SpecStore,
+        driver: driving.Driver,
+        cards: Sequence[Card],
+    ) -> None:
+        self.ledger, self.engine, self.backend = ledger, engine, backend
+        self.clock, self.news, self.specs, self.driver = clock, news, specs, driver
+        self.cards = tuple(cards)
+        self.lock = threading.RLock()
+        self.live: dict[JobId, Live] = {}
+        self.gates = Gates(ledger)
+        self.stopping = False
+        self.draining = False
+        self.empty = threading.Event()
+        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._timers: list[tuple[Instant, JobId]] = []
+        self._thread: threading.Thread | None = None
+        self.faults = 0
+
+    # ------------------------------------------------------------------ the outside
+
+    def start(self) -> None:
+        """Rebuild from the ledger, then listen and decide until `stop`."""
+        self.backend.open(self.heard)
+        self.recover()
+        self._thread = threading.Thread(target=self._run, name="conductor", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.stopping = True
+        self._inbox.put(WAKE)
+        if self._thread is not None:
+            self._thread.join(timeout=30)
+        self.backend.close()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def heard(self, observation: Observation) -> None:
+        """Called by the backend, from any thread."""
+        self._inbox.put(observation)
+
+    def submitted(self, rows: Sequence[JobRow], specs: Sequence[JobSpec]) -> None:
+        self._inbox.put(Submitted(rows, specs))
+
+    def changed(self, job: JobId, stop: Stop | None = None) -> None:
+        self._inbox.put(Changed(job, stop))
+
+    def drain(self, by: str) -> None:
+        """Admit nothing more and ask everything to leave; `empty` is set when it has."""
+        self._inbox.put(Drain(by))
+
+    def look_at(self, live: Live) -> None:
+        """Ask the backend for the truth about one attempt, as news of its own."""
+        run = live.current_run
+        for seen in self.backend.observe([(run, str(self.driver.run_dir(run)))]).values():
+            self.heard(seen)
+
+    def policy_changed(self) -> None:
+        self._inbox.put(PolicyChanged())
+
+    def wake(self) -> None:
+        self._inbox.put(WAKE)
+
+    # ------------------------------------------------------------------ the loop
+
+    def _run(self) -> None:
+        while not self.stopping:
+            batch = self._take()
+            if self.stopping:
+                return
+            try:
+                self.step(batch)
+            except Exception:
+                self.faults += 1
+                log.exception("a step of the conductor failed; the state is rebuilt from the ledger")
+                try:
+                    self.recover()
+                except Exception:
+                    log.exception("rebuilding failed; trying again with the next news")
+
+    def _take(self) -> list[object]:
+        items: list[object] = []
+        try:
+            items.append(self._inbox.get(timeout=self._patience()))
+            while len(items) < 512:
+                items.append(self._inbox.get_nowait())
+        except queue.Empty:
+            pass
+        return items
+
+    def _patience(self) -> float:
+        """Seconds until the next timer; at most 5, so that a missed word from a backend cannot last."""
+        now = self.clock.steady()
+        due = [at for at, _ in self._timers[:1]]
+        with self.lock:
+            wakeup = self.engine.next_wakeup()
+        if wakeup is not None:
+            due.append(wakeup)
+        return max(0.0, min([5.0, *((at - now) / 1e6 for at in due)]))
+
+    def step(self, items: Iterable[object]) -> None:
+        observations: list[Observation] = []
+        with self.lock:
+            for item in items:
+                match item:
+                    case Observation():
+                        observations.append(item)
+                    case Submitted():
+                        self._enter(item.rows, item.specs)
+                    case Changed():
+                        self.sync(item.job, item.stop)
+                    case Drain():
+                        self._drain(item.by)
+                    case PolicyChanged():
+                        self._policy_changed()
+            self._timers_due()
+            if observations:
+                self.observed(observations)
+            self.decide()
+        self.driver.act(self)
+        if self.draining and not any(live.state in HOLDS_QUOTA for live in self.live.values()):
+            self.empty.set()
+
+    def _drain(self, by: str) -> None:
+        self.draining = True
+        message = "the platform is going down; the job is queued again when it is back"
+        for live in list(self.live.values()):
+            if live.state in (JobState.ADMITTED, JobState.RUNNING):
+                key = WorkloadKey(live.id)
+                admitting.evict(self, Evict(key=key, reason=EvictionReason.PLATFORM_STOPPED, message=message))
+
+    # ------------------------------------------------------------------ jobs enter and leave
+
+    def _enter(self, rows: Sequence[JobRow], specs: Sequence[JobSpec]) -> None:
+        for row, spec in zip(rows, specs, strict=True):
+            if row.id not in self.live:
+                self.consider(self._adopt(Live.of(row, spec)))
+
+    def _adopt(self, live: Live) -> Live:
+        self.live[live.id] = live
+        return live
+
+    def consider(self, live: Live) -> None:
+        """Let a queued job in to the engine, or keep it outside with the reason."""
+        assert live.state is JobState.QUEUED, live
+        now = self.clock.steady()
+        shut = self.gates.check(live, now=now)
+        if shut is None:
+            if not live.in_engine:
+                live.in_engine = True
+                self.engine.add(live.workload(self.cards))
+            return
+        if live.in_engine:
+            self.engine.remove(WorkloadKey(live.id))
+            live.in_engine = False
+        if shut.never:
+            self.driver.give_up(live, reason=shut.reason, message=shut.message)
+            return
+        if shut.wakes is not None:
+            heapq.heappush(self._timers, (shut.wakes, live.id))
+        if live.reason != shut.reason:
+            self.driver.pending(live, shut.reason, shut.message)
+
+    def sync(self, job: JobId, stop: Stop | None = None) -> None:
+        """Somebody else wrote this job's row: take over what it says now."""
+        row = self.ledger.find_job(job)
+        if row is None:
+            return
+        live = self.live.get(job)
+        if row.state is JobState.ENDED:
+            if live is not None:
+                self.forget(live)
+            return
+        if live is None:
+            live = self._adopt(Live.of(row, self.specs.of(row)))
+        else:
+            live.saw(row)
+        if live.state is JobState.QUEUED:
+            self.consider(live)
+        elif live.state is JobState.CANCELLING:
+            self.engine.evict(WorkloadKey(live.id))
+            self.driver.stop_soon(live, asked=stop)
+
+    def forget(self, live: Live) -> None:
+        """It has ended: its quota is free, and whoever waited for it is looked at again."""
+        self.live.pop(live.id, None)
+        self.engine.remove(WorkloadKey(live.id))
+        live.in_engine = False
+        self._look_again(self.gates.left(live))
+
+    def _look_again(self, jobs: Iterable[JobId]) -> None:
+        for job in sorted(jobs, key=self._age):
+            live = self.live.get(job)
+            if live is not None and live.state is JobState.QUEUED:
+                self.consider(live)
+
+    def _age(self, job: JobId) -> tuple[int, int]:
+        live = self.live.get(job)
+        return (live.submitted_at, live.array_index or 0) if live is not None else (0, 0)
+
+    def _timers_due(self) -> None:
+        now = self.clock.steady()
+        while self._timers and self._timers[0][0] <= now:
+            _, job = heapq.heappop(self._timers)
+            live = self.live.get(job)
+            if live is not None and live.state is JobState.QUEUED:
+                self.consider(live)
+
+    def _policy_changed(self) -> None:
+        for live in self.live.values():
+            if live.in_engine and live.state is JobState.QUEUED:
+                self.engine.update(live.workload(self.cards))
+
+    # ------------------------------------------------------------------ what attempts did
+
+    def observed(self, observations: Sequence[Observation]) -> None:
+        """Write what the observations mean.  An observation of any but the current attempt is a stale writer's."""
+        current: dict[RunId, list[Observation]] = {}
+        for observation in observations:
+            try:
+                job, number = split_run_id(observation.run_id)
+            except ValueError:
+                continue
+            live = self.live.get(job)
+            if live is not None and live.attempts == number and live.state in HOLDS_QUOTA:
+                current.setdefault(observation.run_id, []).append(observation)
+        if current:
+            endings.write(self, current)
+
+    def after_start(self, live: Live) -> None:
+        self._look_again(self.gates.started(live))
+
+    def after_return(self, live: Live) -> None:
+        """The attempt has left and the job is queued again."""
+        live.admission = None
+        shut = self.gates.check(live, now=self.clock.steady())
+        if shut is not None:
+            self.engine.remove(WorkloadKey(live.id))
+            live.in_engine = False
+            self.consider(live)
+        else:
+            self.engine.released(WorkloadKey(live.id), at=self.clock.steady())
+
+    # ------------------------------------------------------------------ deciding
+
+    def decide(self) -> None:
+        """Cycles until they come to rest: nothing admitted or preempted, and the same heads as in the cycle before."""
+        if self.draining:
+            return
+        now = self.clock.steady()
+        plans: list[Plan] = []
+        before: tuple[WorkloadKey, ...] | None = None
+        for _ in range(MAX_CYCLES):
+            if not self.engine.has_heads(now):
+                break
+            plan = self.engine.cycle(now)
+            decided = bool(plan.admits or plan.preempts or plan.shrinks or plan.evicts)
+            if decided or plan.pends:
+                plans.append(plan)
+            if not decided and plan.order == before:
+                break
+            before = None if decided else plan.order
+        if plans:
+            admitting.write(self, plans)
+
+    # ------------------------------------------------------------------ after a crash
+
+    def recover(self) -> None:
+        """Rebuild everything from the ledger and the backend's word, then act again on what was decided."""
+        with self.lock:
+            self.live.clear()
+            self.gates = Gates(self.ledger)
+            self._timers.clear()
+            self.engine = self.driver.fresh_engine()
+            queued: list[Live] = []
+            attempts: list[tuple[RunId, str]] = []
+            for row in self.ledger.live_jobs():
+                live = self._adopt(Live.of(row, self.specs.of(row)))
+                if row.state is JobState.QUEUED:
+                    queued.append(live)
+                    continue
+                live.in_engine = True
+                assert live.admission is not None, f"{row.id} is {row.state} without a reservation"
+                evicting = row.state in (JobState.EVICTING, JobState.CANCELLING)
+                self.engine.restore(
+                    live.workload(self.cards),
+                    live.admission,
+                    reserved_at=row.admitted_at or row.submitted_at,
+                    evicting=evicting,
+                )
+                self.gates.check(live, now=self.clock.steady())
+                attempts.append((live.current_run, str(self.driver.run_dir(live.current_run))))
+            for live in queued:
+                self.consider(live)
+            seen = self.backend.observe(attempts)
+            for live in list(self.live.values()):
+                if live.state in HOLDS_QUOTA:
+                    self._resume(live, seen.get(live.current_run))
+            self.observed([o for o in seen.values() if o.state is not AttemptState.ABSENT])
+            self.decide()
+        self.driver.act(self)
+
+    def _resume(self, live: Live, observation: Observation | None) -> None:
+        """Do again what a crash may have cut off: starting an admitted job, stopping an evicted one."""
+        absent = observation is None or observation.state is AttemptState.ABSENT
+        match live.state:
+            case JobState.ADMITTED if absent:
+                self.driver.start_soon(live)
+            case JobState.EVICTING | JobState.CANCELLING if absent:
+                self.observed_absent(live)
+            case JobState.EVICTING | JobState.CANCELLING:
+                self.driver.stop_soon(live)
+            case JobState.RUNNING if observation is not None and not absent:
+                if observation.state in (AttemptState.RUNNING, AttemptState.STOPPING, AttemptState.STARTING):
+                    self.driver.adopted(live)
+
+    def observed_absent(self, live: Live) -> None:
+        """Asked to stop before anything was started: nothing ever will be, so it has left."""
+        endings.write_absent(self, live)

@@ -1,0 +1,227 @@
+"""Writing down what attempts did: started, ended, could not be launched, would not die."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenure.domain.attempt import AttemptState, Observation
+from tenure.domain.events import Event, EventKind
+from tenure.domain.ids import Instant, RunId, split_run_id
+from tenure.domain.lifecycle import JobEvent, JobState, Outcome
+from tenure.ledger import AttemptChange, Change, JobRow, Transaction
+
+from .ingest import ingest
+from .live import Live
+from .verdicts import Verdict, verdict
+
+if TYPE_CHECKING:
+    from .conductor import Conductor
+
+__all__ = ["write", "write_absent"]
+
+ENDS = frozenset({AttemptState.ENDED, AttemptState.LOST, AttemptState.LAUNCH_FAILED})
+
+
+def write(conductor: Conductor, seen: Mapping[RunId, Sequence[Observation]]) -> None:
+    """All of it in one transaction: first the starts, then the ends, so that a job that did both has both lines."""
+    at = conductor.clock.now()
+    lives = {run: conductor.live[split_run_id(run)[0]] for run in seen}
+    ends = {run: next((o for o in reversed(obs) if o.state in ENDS), None) for run, obs in seen.items()}
+    with conductor.ledger.transaction(durable=False) as tx:
+        started = _starts(tx, lives, seen, at)
+        for run, observations in seen.items():
+            _asides(tx, lives[run], observations, at, survivors_matter=ends[run] is None)
+        decided = _ends(tx, lives, {run: o for run, o in ends.items() if o is not None}, at, conductor)
+        for run in decided:
+            ingest(tx, run, conductor.driver.run_dir(run), at=at, job=lives[run].id, project=lives[run].spec.project)
+    for live in started:
+        conductor.after_start(live)
+    for run, outcome in decided.items():
+        live = lives[run]
+        if outcome.final or live.state is JobState.ENDED:
+            conductor.forget(live)
+        else:
+            conductor.after_return(live)
+
+
+def write_absent(conductor: Conductor, live: Live) -> None:
+    """A stop came before the start: nothing was launched, nothing will be, and its quota is free."""
+    at = conductor.clock.now()
+    nothing = Observation(
+        run_id=live.current_run,
+        state=AttemptState.ENDED,
+        at=at,
+        outcome=Outcome.CANCELLED if live.state is JobState.CANCELLING else Outcome.INTERRUPTED,
+        reason="NeverStarted",
+        message="stopped before its first process was started",
+    )
+    write(conductor, {live.current_run: [nothing]})
+
+
+def _starts(
+    tx: Transaction, lives: Mapping[RunId, Live], seen: Mapping[RunId, Sequence[Observation]], at: Instant
+) -> list[Live]:
+    changes: list[Change] = []
+    attempts: list[AttemptChange] = []
+    for run, observations in seen.items():
+        live = lives[run]
+        begun = next((o.started_at for o in observations if o.started_at is not None), None)
+        if begun is None or any(o.state is AttemptState.LAUNCH_FAILED for o in observations):
+            continue
+        if live.state is JobState.ADMITTED:
+            changes.append(
+                Change(
+                    job_id=live.id,
+                    event=JobEvent.START,
+                    kind=EventKind.JOB_STARTED,
+                    at=at,
+                    expect_state=JobState.ADMITTED,
+                    expect_attempts=live.attempts,
+                    message=f"attempt {live.attempts} started",
+                    fields={"started_at": live.started_at or begun},
+                    data={"attempt": live.attempts},
+                )
+            )
+        attempts.append(
+            AttemptChange(
+                run_id=run,
+                kind=EventKind.ATTEMPT_STARTED,
+                at=at,
+                expect_state=(AttemptState.STARTING,),
+                fields={"state": AttemptState.RUNNING, "started_at": begun},
+            )
+        )
+    started = []
+    for change, row in zip(changes, tx.move_many(changes) if changes else (), strict=True):
+        live = lives[RunId(f"{change.job_id}.{change.expect_attempts}")]
+        if isinstance(row, JobRow):
+            live.saw(row)
+            started.append(live)
+        else:  # a verb was faster (a cancel): the end of the attempt will say the rest
+            live.saw(tx.job(live.id))
+    if attempts:
+        tx.update_attempts(attempts)
+    return started
+
+
+def _asides(
+    tx: Transaction, live: Live, observations: Sequence[Observation], at: Instant, *, survivors_matter: bool
+) -> None:
+    for seen in observations:
+        if seen.details.get("code_changed"):
+            tx.event(
+                Event(
+                    kind=EventKind.CODE_CHANGED,
+                    at=at,
+                    job_id=live.id,
+                    run_id=live.current_run,
+                    message=f"the code changed between submit and start: {seen.details['code_changed']}",
+                )
+            )
+    last = observations[-1]
+    if survivors_matter and last.survivors and len(last.survivors) != live.survivors_told:
+        live.survivors_told = len(last.survivors)
+        named = ", ".join(f"{s.command} (pid {s.pid})" for s in last.survivors)
+        tx.note(
+            live.id,
+            EventKind.JOB_SURVIVORS,
+            at,
+            message=f"asked to stop and still here, so its share stays taken: {named}",
+            changes={"message": f"waiting for {named} to leave"},
+        )
+
+
+def _ends(
+    tx: Transaction,
+    lives: Mapping[RunId, Live],
+    ends: Mapping[RunId, Observation],
+    at: Instant,
+    conductor: Conductor,
+) -> dict[RunId, Verdict]:
+    verdicts: dict[RunId, Verdict] = {}
+    changes: list[Change] = []
+    attempts: list[AttemptChange] = []
+    for run, seen in ends.items():
+        live = lives[run]
+        decided = verdict(
+            live.state, live.spec, seen, launch_failures=live.launch_failures, retries_used=live.retries_used
+        )
+        verdicts[run] = decided
+        changes.append(_change(live, decided, seen, at, steady=conductor.clock.steady()))
+        attempts.append(_attempt(run, decided, seen, at))
+    written: dict[RunId, Verdict] = {}
+    for (run, decided), row in zip(verdicts.items(), tx.move_many(changes) if changes else (), strict=True):
+        live = lives[run]
+        if not isinstance(row, JobRow):
+            # Only a cancel can have come between: with it the verdict is another one.
+            live.saw(tx.job(live.id))
+            seen = ends[run]
+            decided = verdict(live.state, live.spec, seen)
+            row = tx.move(_change(live, decided, seen, at, steady=conductor.clock.steady()))
+        live.saw(row)
+        written[run] = decided
+    if attempts:
+        tx.update_attempts(attempts)
+    return written
+
+
+def _change(live: Live, decided: Verdict, seen: Observation, at: Instant, *, steady: Instant) -> Change:
+    ended_at = seen.ended_at or at
+    fields: dict[str, Any] = {"reservation": None}
+    ends_job = decided.final or live.state is JobState.CANCELLING
+    if ends_job:
+        kind = EventKind.JOB_ENDED
+        fields |= {
+            "outcome": decided.outcome,
+            "exit_code": decided.exit_code,
+            "signal": decided.signal,
+            "reason": decided.reason,
+            "message": decided.message,
+            "ended_at": ended_at,
+        }
+    else:
+        kind = EventKind.JOB_LAUNCH_FAILED if decided.launch_failed else EventKind.JOB_REQUEUED
+        reason = "LaunchBackoff" if decided.launch_failed else decided.reason or str(decided.outcome)
+        fields |= {
+            "reason": reason,
+            "message": decided.message,
+            "admitted_at": None,
+            "not_before": Instant(steady + int(decided.delay_s * 1e6)) if decided.delay_s else None,
+        }
+    if decided.launch_failed:
+        fields["launch_failures"] = live.launch_failures + 1
+    if decided.used_retry:
+        fields["retries_used"] = live.retries_used + 1
+    return Change(
+        job_id=live.id,
+        event=decided.event,
+        kind=kind,
+        at=at,
+        expect_state=live.state,
+        expect_attempts=live.attempts,
+        message=decided.message or f"attempt {live.attempts} {decided.outcome}",
+        fields=fields,
+        data={"attempt": live.attempts, "outcome": str(decided.outcome), "exit_code": decided.exit_code},
+    )
+
+
+def _attempt(run: RunId, decided: Verdict, seen: Observation, at: Instant) -> AttemptChange:
+    return AttemptChange(
+        run_id=run,
+        kind=EventKind.ATTEMPT_ENDED,
+        at=at,
+        expect_state=(AttemptState.STARTING, AttemptState.RUNNING, AttemptState.STOPPING),
+        fields={
+            "state": AttemptState.ENDED,
+            "outcome": seen.outcome or decided.outcome,
+            "exit_code": decided.exit_code,
+            "signal": decided.signal,
+            "reason": seen.reason,
+            "message": seen.message,
+            "ended_at": seen.ended_at or at,
+            "failed_rank": seen.failed_rank,
+            "survivors": [],
+        },
+        message=seen.message,
+    )

@@ -1,0 +1,126 @@
+"""What keeps a queued job from being considered at all: a hold, a time, another job, its array's limit.
+
+Kueue leaves these to others; here they are asked before the engine is, each with its own reason.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from tenure.domain.ids import Instant, JobId
+from tenure.domain.job import Dependency, DependencyKind
+from tenure.domain.lifecycle import JobState, Outcome
+from tenure.domain.reasons import PendingReason
+from tenure.ledger import JobRow, Ledger
+
+from .clock import wire
+from .live import Live
+
+__all__ = ["Closed", "Gates"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """A gate that is shut.  `never`: no event can open it.  `wakes`: it opens by itself then (steady time)."""
+
+    reason: PendingReason
+    message: str
+    wakes: Instant | None = None
+    never: bool = False
+
+
+class Gates:
+    """Remembers who waits for whom, so that an ending job wakes only its dependents."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._dependents: dict[str, set[JobId]] = defaultdict(set)
+        self._inside: dict[str, set[JobId]] = defaultdict(set)  # tasks of limited arrays that passed the gate
+        self._outside: dict[str, dict[JobId, None]] = defaultdict(dict)
+
+    def check(self, live: Live, *, now: Instant) -> Closed | None:
+        """The first shut gate of a queued job, or None: let it in."""
+        if live.held:
+            return Closed(
+                reason=PendingReason.SUSPENDED, message=f"held; `tenure release {live.id}` lets it be considered"
+            )
+        if live.not_before is not None and live.not_before > now:
+            reason = PendingReason.LAUNCH_BACKOFF if live.launch_failures else PendingReason.WAITING_FOR_BEGIN_TIME
+            return Closed(
+                reason=reason, message=f"{live.message}; not before {wire(live.not_before)}", wakes=live.not_before
+            )
+        begin = live.spec.begin_at
+        if begin is not None and begin > now:
+            return Closed(reason=PendingReason.WAITING_FOR_BEGIN_TIME, message=f"not before {wire(begin)}", wakes=begin)
+        for dependency in live.spec.after:
+            shut = self._dependency(live, dependency)
+            if shut is not None:
+                return shut
+        return self._array_limit(live)
+
+    def left(self, live: Live) -> set[JobId]:
+        """A job ended: who should be looked at again."""
+        woken = self._dependents.pop(live.id, set())
+        if live.array_id is not None:
+            woken |= self._dependents.get(live.array_id, set())
+            self._inside[live.array_id].discard(live.id)
+            waiting = self._outside[live.array_id]
+            waiting.pop(live.id, None)
+            woken |= set(list(waiting)[:1])
+        return woken
+
+    def started(self, live: Live) -> set[JobId]:
+        """A job started: those who wait only for that."""
+        return set(self._dependents.get(live.id, ())) | set(self._dependents.get(live.array_id or "", ()))
+
+    def _array_limit(self, live: Live) -> Closed | None:
+        if live.array_id is None or live.array_limit is None:
+            return None
+        inside = self._inside[live.array_id]
+        if live.id in inside or len(inside) < live.array_limit:
+            inside.add(live.id)
+            self._outside[live.array_id].pop(live.id, None)
+            return None
+        self._outside[live.array_id][live.id] = None
+        return Closed(
+            reason=PendingReason.WAITING_FOR_ARRAY_LIMIT,
+            message=f"array {live.array_id} lets {live.array_limit} tasks in at once",
+        )
+
+    def _dependency(self, live: Live, dependency: Dependency) -> Closed | None:
+        row = self._ledger.find_job(dependency.job)
+        rows = [row] if row is not None else self._ledger.array(dependency.job)
+        verdicts = [_verdict(r, dependency.kind) for r in rows]
+        if "never" in verdicts or not rows:
+            culprit = rows[verdicts.index("never")] if rows else None
+            how = f"ended {culprit.outcome}" if culprit else "does not exist"
+            return Closed(
+                reason=PendingReason.WAITING_FOR_DEPENDENCY,
+                message=f"{dependency.kind}:{dependency.job} can never be met: "
+                f"{culprit.id if culprit else dependency.job} {how}",
+                never=True,
+            )
+        waiting = [r.id for r, verdict in zip(rows, verdicts, strict=True) if verdict == "wait"]
+        if not waiting:
+            return None
+        self._dependents[dependency.job].add(live.id)
+        for job in waiting:
+            self._dependents[job].add(live.id)
+        more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+        return Closed(
+            reason=PendingReason.WAITING_FOR_DEPENDENCY, message=f"{dependency.kind}: waits for {waiting[0]}{more}"
+        )
+
+
+def _verdict(row: JobRow, kind: DependencyKind) -> str:
+    ended = row.state is JobState.ENDED
+    match kind:
+        case DependencyKind.AFTER:
+            return "met" if ended or row.started_at is not None else "wait"
+        case DependencyKind.AFTER_ANY:
+            return "met" if ended else "wait"
+        case DependencyKind.AFTER_OK:
+            return "wait" if not ended else "met" if row.outcome is Outcome.COMPLETED else "never"
+        case DependencyKind.AFTER_NOT_OK:
+            return "wait" if not ended else "never" if row.outcome is Outcome.COMPLETED else "met"

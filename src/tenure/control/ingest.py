@@ -1,0 +1,135 @@
+"""From run directories to the ledger: what records say, so that lists and comparisons need no file.
+
+The record stays the truth; a row is only what was read of it.  Runs that no job owns (experiments started by hand under
+this home) are read as well.  The reaper fails what went quiet past the bound that the run itself declared, measured by
+this machine's steady clock; a run that speaks again heals its record.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tenure.domain.events import Event, EventKind
+from tenure.domain.ids import Instant, JobId, RunId, split_run_id
+from tenure.domain.lifecycle import Outcome
+from tenure.ledger import Ledger, RunRow, Transaction
+from tenure.sdk.record import RecordWriter, quiet, read_record, sign_of_life, summary
+
+from .clock import Clock
+
+__all__ = ["Sweeper", "ingest"]
+
+
+def ingest(
+    tx: Transaction, run: RunId, run_dir: Path, *, at: Instant, job: JobId | None = None, project: str = "default"
+) -> RunRow | None:
+    """Read a record and write what it says.  None where there is no record to read."""
+    try:
+        record = read_record(run_dir)
+    except OSError:
+        return None
+    if record.opened_at is None and record.closed is None:
+        return None
+    row = RunRow(
+        run_id=run,
+        name=record.name or (record.argv[0] if record.argv else ""),
+        opened_at=Instant(record.opened_at or at),
+        seen_at=at,
+        job_id=job,
+        project=project,
+        run_dir=str(run_dir),
+        outcome=Outcome(record.outcome) if record.outcome else None,
+        closed_at=Instant(record.closed["at"]) if record.closed else None,
+        retry_of=RunId(record.retry_of) if record.retry_of else None,
+        summary=summary(record),
+    )
+    tx.put_run(row)
+    return row
+
+
+class Sweeper:
+    """Looks at open runs now and then.  Remembers their last sign of life, and when it saw that sign change."""
+
+    def __init__(self, *, ledger: Ledger, runs_dir: Path, clock: Clock) -> None:
+        self._ledger, self._runs, self._clock = ledger, runs_dir, clock
+        self._signs: dict[RunId, tuple[tuple[int, ...], Instant]] = {}
+        self._closed: set[str] = set()
+        self._reaped: set[RunId] = set()
+
+    def sweep(self, live: dict[RunId, tuple[JobId, str]]) -> int:
+        """One look.  `live` are the runs of jobs that have not ended, with their job and project."""
+        written = 0
+        for run in self._open_runs(live):
+            directory = self._runs / run
+            signs = sign_of_life(directory)
+            now = self._clock.steady()
+            before = self._signs.get(run)
+            if before is None or before[0] != signs:
+                self._signs[run] = (signs, now)
+                written += self._read(run, directory, live.get(run))
+            elif self._is_quiet(directory, silent_s=(now - before[1]) / 1e6):
+                self._reap(run, directory, silent_s=(now - before[1]) / 1e6, owner=live.get(run))
+                written += 1
+        return written
+
+    def _open_runs(self, live: dict[RunId, tuple[JobId, str]]) -> list[RunId]:
+        runs = list(live)
+        try:
+            with os.scandir(self._runs) as entries:
+                for entry in entries:
+                    if entry.name in self._closed or entry.name in live or not entry.is_dir():
+                        continue
+                    if _of_a_job(entry.name):
+                        self._closed.add(entry.name)  # its job's own end was, or will be, read there
+                    else:
+                        runs.append(RunId(entry.name))
+        except FileNotFoundError:
+            pass
+        return runs
+
+    def _read(self, run: RunId, directory: Path, owner: tuple[JobId, str] | None) -> int:
+        at = self._clock.now()
+        job, project = owner or (None, "default")
+        with self._ledger.transaction(durable=False) as tx:
+            row = ingest(tx, run, directory, at=at, job=job, project=project)
+            if row is not None and run in self._reaped and row.outcome is not Outcome.FAILED:
+                self._reaped.discard(run)
+                message = f"run {run} spoke again after it was given up; its record is healed"
+                tx.event(Event(kind=EventKind.RUN_HEALED, at=at, job_id=job, run_id=run, message=message))
+        if row is not None and row.outcome is not None and run not in self._reaped and owner is None:
+            self._closed.add(run)
+            self._signs.pop(run, None)
+        return 1 if row is not None else 0
+
+    def _is_quiet(self, directory: Path, *, silent_s: float) -> bool:
+        if silent_s < 1.0:
+            return False
+        try:
+            record = read_record(directory)
+        except OSError:
+            return False
+        return record.outcome is None and quiet(record, silent_s)
+
+    def _reap(self, run: RunId, directory: Path, *, silent_s: float, owner: tuple[JobId, str] | None) -> None:
+        message = f"no sign of life for {silent_s:.0f} s, longer than the run itself allows"
+        writer = RecordWriter(directory, by="reaper")
+        try:
+            writer.closed("failed", reason="Quiet", message=message)
+        finally:
+            writer.close()
+        self._reaped.add(run)
+        self._signs[run] = (sign_of_life(directory), self._clock.steady())
+        at = self._clock.now()
+        job, project = owner or (None, "default")
+        with self._ledger.transaction(durable=False) as tx:
+            ingest(tx, run, directory, at=at, job=job, project=project)
+            tx.event(Event(kind=EventKind.RUN_REAPED, at=at, job_id=job, run_id=run, message=message))
+
+
+def _of_a_job(name: str) -> bool:
+    try:
+        split_run_id(RunId(name))
+    except ValueError:
+        return False
+    return True

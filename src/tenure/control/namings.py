@@ -1,0 +1,61 @@
+"""Names that a job uses, as the policy knows them: its queue and its priority class."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from tenure.domain.errors import InvalidRequest
+from tenure.domain.job import JobSpec
+from tenure.domain.policy import Policy
+
+__all__ = ["priority_of", "queue_of"]
+
+
+def queue_of(policy: Policy, spec: JobSpec) -> str:
+    """The local queue.  Raises InvalidRequest with the nearest name, and the ones there are."""
+    wanted = spec.queue or "default"
+    if (spec.namespace, wanted) in policy.local_queues:
+        return wanted
+    known = sorted(name for namespace, name in policy.local_queues if namespace == spec.namespace)
+    if not known:
+        spaces = sorted({namespace for namespace, _ in policy.local_queues})
+        raise InvalidRequest(
+            f"namespace {spec.namespace!r} has no local queue; namespaces with queues: {', '.join(spaces) or 'none'}",
+            field="namespace",
+            code="UnknownQueue",
+        )
+    raise InvalidRequest(
+        f"there is no local queue {wanted!r} in namespace {spec.namespace!r}{_hint(wanted, known)}",
+        field="queue",
+        code="UnknownQueue",
+    )
+
+
+def priority_of(policy: Policy, spec: JobSpec) -> tuple[int, str | None]:
+    """The priority and the class it comes from.
+
+    Kueue's rule: a WorkloadPriorityClass wins over a PriorityClass, which wins over the globalDefault one, which wins
+    over 0.  Raises InvalidRequest with the nearest name.
+    """
+    wanted = spec.priority_class
+    if wanted is None:
+        fallback = next((c for c in policy.priority_classes.values() if c.global_default), None)
+        fallback = policy.workload_priority_classes.get("default", fallback)
+        return (fallback.value, fallback.name) if fallback is not None else (0, None)
+    found = policy.workload_priority_classes.get(wanted) or policy.priority_classes.get(wanted)
+    if found is None:
+        known = sorted({*policy.workload_priority_classes, *policy.priority_classes})
+        raise InvalidRequest(
+            f"there is no priority class {wanted!r}{_hint(wanted, known)}",
+            field="priority",
+            code="UnknownPriorityClass",
+        )
+    return found.value, found.name
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1)
+    nearest = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{nearest} (there are: {', '.join(names) or 'none'})"

@@ -1,0 +1,206 @@
+"""What a door was handed, as job specs.
+
+One reader for every way in, so that a command line, a form, an agent and a file mean the same and are refused in the
+same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tenure.domain.amounts import parse_bytes, parse_quantity
+from tenure.domain.errors import InvalidRequest
+from tenure.domain.ids import Instant
+from tenure.domain.job import ArraySpec, Dependency, DependencyKind, GangPolicy, JobSpec, LogSpec
+from tenure.manifests.array import parse_array
+from tenure.manifests.durations import parse_duration
+from tenure.manifests.instants import parse_instant
+from tenure.manifests.submission import read_file
+
+__all__ = ["specs_of"]
+
+FIELDS = (
+    "argv script script_args file name project namespace queue priority shares whole gpu_memory cpus memory requests time gang array after begin "
+    "env environment workdir grace requeue backoff_limit output error hold labels"
+).split()
+
+
+def specs_of(body: Mapping[str, Any], *, now: Instant, owner: str) -> list[JobSpec]:
+    """The jobs that `body` (a JobSubmission) asks for.  Raises InvalidRequest naming the field and what would work."""
+    unknown = sorted(set(body) - set(FIELDS))
+    if unknown:
+        raise InvalidRequest(
+            f"unknown field {unknown[0]!r}{_nearest(unknown[0], FIELDS)}", field=unknown[0], code="UnknownField"
+        )
+    ways = [way for way in ("argv", "script", "file") if body.get(way)]
+    if len(ways) != 1:
+        raise InvalidRequest(
+            "give exactly one of argv (a command), script (text) and file (a Job or an #SBATCH script)"
+            + (f"; this has {' and '.join(ways)}" if ways else ""),
+            field="argv",
+        )
+    if ways[0] == "file":
+        file = body["file"]
+        if not isinstance(file, Mapping) or not isinstance(file.get("text"), str):
+            raise InvalidRequest("file must be {name, text}", field="file")
+        specs = read_file(str(file.get("name") or "submission"), file["text"], now=now)
+        if not specs:
+            raise InvalidRequest(f"{file.get('name')}: there is no job in it", field="file")
+        specs = [replace(spec, script_args=tuple(_strings(body, "script_args")) or spec.script_args) for spec in specs]
+    elif ways[0] == "script":
+        specs = [JobSpec(name="", script=_string(body, "script"), script_args=tuple(_strings(body, "script_args")))]
+    else:
+        specs = [JobSpec(name="", argv=tuple(_strings(body, "argv")))]
+    return [_finish(_override(spec, body, now=now), owner=owner) for spec in specs]
+
+
+def _override(spec: JobSpec, body: Mapping[str, Any], *, now: Instant) -> JobSpec:
+    """Fields given beside a file win over the file, as flags of sbatch do."""
+    changes: dict[str, Any] = {}
+    notes = list(spec.notes)
+    for name in ("name", "project", "namespace", "queue", "workdir"):
+        if body.get(name) is not None:
+            changes[name] = _string(body, name)
+    if body.get("priority") is not None:
+        changes["priority_class"] = _string(body, "priority")
+    if body.get("shares") is not None:
+        changes["shares"] = _integer(body, "shares")
+    for flag in ("whole", "requeue"):
+        if body.get(flag) is not None:
+            changes[flag] = _boolean(body, flag)
+    if body.get("hold") is not None:
+        changes["suspended"] = _boolean(body, "hold")
+    for name in ("gpu_memory", "memory"):
+        if body.get(name) is not None:
+            changes[name] = _read(body, name, parse_bytes)
+    if body.get("cpus") is not None:
+        changes["cpus"] = _read(body, "cpus", _amount_of("cpu"))
+    if body.get("requests") is not None:
+        requests = _mapping(body, "requests")
+        changes["requests"] = {str(k): _read(requests, k, _amount_of(str(k))) for k in requests}
+    if body.get("time") is not None:
+        changes["time_limit_s"] = _read(body, "time", lambda value: parse_duration(str(value)))
+        if str(body["time"]).strip().isdigit():
+            notes.append(f"time {body['time']} was read as minutes, as Slurm reads a bare number")
+    if body.get("grace") is not None:
+        changes["grace_s"] = _read(body, "grace", _seconds)
+    if body.get("gang") is not None:
+        size, minimum = _read(body, "gang", _gang)
+        changes |= {"processes": size, "min_processes": minimum, "gang": True, "policy": GangPolicy.ALL}
+    if body.get("array") is not None:
+        changes["array"] = _read(body, "array", _array)
+    if body.get("after") is not None:
+        after = body["after"]
+        changes["after"] = tuple(_dependency(item) for item in ([after] if isinstance(after, str) else after))
+    if body.get("begin") is not None:
+        changes["begin_at"] = _read(body, "begin", lambda text: parse_instant(str(text), now))
+    if body.get("env") is not None:
+        changes["env"] = {**spec.env, **{str(k): str(v) for k, v in _mapping(body, "env").items()}}
+    if body.get("labels") is not None:
+        changes["labels"] = {**spec.labels, **{str(k): str(v) for k, v in _mapping(body, "labels").items()}}
+    if body.get("backoff_limit") is not None:
+        changes["backoff_limit"] = _integer(body, "backoff_limit")
+    if body.get("output") is not None or body.get("error") is not None:
+        changes["logs"] = LogSpec(
+            output=body.get("output") or spec.logs.output,
+            error=body.get("error") or spec.logs.error,
+            append=spec.logs.append,
+        )
+    return replace(spec, **changes, notes=tuple(notes))
+
+
+def _finish(spec: JobSpec, *, owner: str) -> JobSpec:
+    """Fill in what follows from the rest: a name from the command, a directory, an owner."""
+    name = spec.name or (Path(spec.argv[0]).name if spec.argv else "script")
+    workdir = spec.workdir or spec.env.get("HOME") or str(Path.home())
+    if not Path(workdir).is_absolute():
+        raise InvalidRequest(f"workdir {workdir!r} is not an absolute path", field="workdir")
+    return replace(spec, name=name, workdir=workdir, owner=owner)
+
+
+def _amount_of(resource: str) -> Callable[[Any], int]:
+    return lambda value: parse_quantity(value, resource=resource)
+
+
+def _seconds(value: Any) -> float:
+    """A grace is short: a bare number is seconds, as `docker stop -t` reads it."""
+    text = str(value).strip()
+    if text.replace(".", "", 1).isdigit():
+        return float(text)
+    return parse_duration(text) or 0.0
+
+
+def _gang(text: Any) -> tuple[int, int | None]:
+    size, sep, minimum = str(text).partition(":")
+    if not size.strip().isdigit() or (sep and not minimum.strip().isdigit()):
+        raise ValueError(f"{text!r} is not a gang; write N or N:MIN, such as 4 or 4:2")
+    return int(size), int(minimum) if sep else None
+
+
+def _array(text: Any) -> ArraySpec:
+    return text if isinstance(text, ArraySpec) else parse_array(str(text))
+
+
+def _dependency(item: Any) -> Dependency:
+    if not isinstance(item, str) or not item.strip():
+        raise InvalidRequest("after takes job ids, such as 37 or afterany:38", field="after")
+    kind, sep, job = item.strip().rpartition(":")
+    if not sep:
+        return Dependency(job=job)
+    try:
+        return Dependency(job=job, kind=DependencyKind(kind))
+    except ValueError:
+        kinds = ", ".join(DependencyKind)
+        raise InvalidRequest(f"{kind!r} is not a kind of dependency; there are {kinds}", field="after") from None
+
+
+def _read(body: Mapping[str, Any], name: str, parse: Callable[[Any], Any]) -> Any:
+    try:
+        return parse(body[name])
+    except (ValueError, TypeError) as error:
+        raise InvalidRequest(f"{name}: {error}", field=name) from None
+
+
+def _string(body: Mapping[str, Any], name: str) -> str:
+    value = body[name]
+    if not isinstance(value, str):
+        raise InvalidRequest(f"{name} must be text, not {type(value).__name__}", field=name)
+    return value
+
+
+def _strings(body: Mapping[str, Any], name: str) -> Sequence[str]:
+    value = body.get(name) or []
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise InvalidRequest(f"{name} must be a list of texts", field=name)
+    return value
+
+
+def _integer(body: Mapping[str, Any], name: str) -> int:
+    value = body[name]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidRequest(f"{name} must be a whole number, not {value!r}", field=name)
+    return value
+
+
+def _boolean(body: Mapping[str, Any], name: str) -> bool:
+    value = body[name]
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"{name} must be true or false, not {value!r}", field=name)
+    return value
+
+
+def _mapping(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = body[name]
+    if not isinstance(value, Mapping):
+        raise InvalidRequest(f"{name} must be an object of names and values", field=name)
+    return value
+
+
+def _nearest(word: str, words: Sequence[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, words, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

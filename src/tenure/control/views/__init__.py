@@ -1,0 +1,30 @@
+"""What looks at the world and changes nothing: plain values, ready for the wire."""
+
+from .cards import card_timeline, cards
+from .events import events
+from .jobs import counts, jobs, show
+from .logs import LogSource, log
+from .policy import check_policy, policy
+from .queues import queues
+from .runs import diff, run, runs
+from .status import status
+from .why import why
+
+__all__ = [
+    "LogSource",
+    "card_timeline",
+    "cards",
+    "check_policy",
+    "counts",
+    "diff",
+    "events",
+    "jobs",
+    "log",
+    "policy",
+    "queues",
+    "run",
+    "runs",
+    "show",
+    "status",
+    "why",
+]

@@ -1,0 +1,133 @@
+"""Why a job is where it is: every blocker while it waits, and its whole story for ever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tenure.domain.errors import InvalidRequest
+from tenure.domain.events import EventKind
+from tenure.domain.ids import JobId, WorkloadKey
+from tenure.domain.lifecycle import JobState
+from tenure.ledger import JobRow
+
+from ..clock import wire
+from ..live import Live
+from ..lookup import rows_of
+from .events import event_json
+
+if TYPE_CHECKING:
+    from ..app import Platform
+
+__all__ = ["why"]
+
+STORY = 200
+
+
+def why(platform: Platform, id: str) -> dict[str, Any]:
+    """Raises NotFound; an array is asked about task by task."""
+    rows, is_array = rows_of(platform.ledger, id)
+    if is_array:
+        waiting = next((row for row in rows if row.state is JobState.QUEUED), rows[0])
+        raise InvalidRequest(f"job {id} is an array; ask about one task, such as {waiting.id}", field="id")
+    row = rows[0]
+    answer: dict[str, Any] = {
+        "id": row.id,
+        "name": row.name,
+        "state": str(row.state),
+        "reason": row.reason,
+        "message": row.message,
+        "position": None,
+        "blockers": [],
+        "expected_start": None,
+        "counterfactuals": [],
+    }
+    if row.state is JobState.QUEUED:
+        _waiting(platform, row, answer)
+    elif not answer["message"]:
+        answer["message"] = _standing(row)
+    answer["history"] = _history(platform, row)
+    return answer
+
+
+def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
+    now = platform.clock.steady()
+    with platform.conductor.lock:
+        live = platform.conductor.live.get(row.id)
+        if live is None or not live.in_engine:
+            answer["blockers"] = [_gate(row)]
+            return
+        explanation = platform.engine.explain(WorkloadKey(row.id), now)
+        if row.cluster_queue:
+            order = platform.engine.order(row.cluster_queue)
+            key = WorkloadKey(row.id)
+            answer["position"] = order.index(key) if key in order else None
+        answer["reason"], answer["message"] = str(explanation.reason), explanation.message
+        answer["blockers"] = [
+            {
+                "kind": blocker.kind,
+                "resource": blocker.resource,
+                "flavor": blocker.flavor,
+                "asked": blocker.asked,
+                "free": blocker.free,
+                "message": blocker.message,
+                "held_by": [
+                    {
+                        **_who(platform.conductor.live.get(JobId(holder.key)), str(holder.key)),
+                        "amount": holder.amount,
+                        "preemptible": holder.preemptible,
+                        "because": holder.because,
+                    }
+                    for holder in blocker.held_by
+                ],
+            }
+            for blocker in explanation.blockers
+        ]
+        answer["counterfactuals"] = [{"change": c.change, "effect": c.effect} for c in explanation.counterfactuals]
+
+
+def _gate(row: JobRow) -> dict[str, Any]:
+    """Kept outside the engine: a hold, a time, another job, an array's limit, a backoff."""
+    return {
+        "kind": row.reason,
+        "resource": None,
+        "flavor": None,
+        "asked": None,
+        "free": None,
+        "message": row.message,
+        "held_by": [],
+    }
+
+
+def _who(live: Live | None, id: str) -> dict[str, Any]:
+    return {
+        "id": id,
+        "name": live.spec.name if live else "",
+        "owner": live.spec.owner if live else "",
+        "priority_class": live.spec.priority_class if live else None,
+        "since": wire(live.started_at) if live else None,
+    }
+
+
+def _standing(row: JobRow) -> str:
+    match row.state:
+        case JobState.RUNNING:
+            return f"running as attempt {row.attempts} since {wire(row.started_at)}"
+        case JobState.ADMITTED:
+            return "quota is reserved; its first process is being started"
+        case JobState.ENDED:
+            return f"ended {row.outcome} at {wire(row.ended_at)}"
+        case _:
+            return str(row.state)
+
+
+def _history(platform: Platform, row: JobRow) -> list[dict[str, Any]]:
+    """What happened, oldest first; changes of reason are kept, the fields that they set are left out."""
+    events = platform.ledger.events(job_id=row.id, limit=STORY)
+    shown = []
+    for event in events:
+        if event.kind in (EventKind.ATTEMPT_CREATED, EventKind.ATTEMPT_STOPPING):
+            continue
+        line = event_json(event)
+        line.pop("changes")
+        shown.append(line)
+    return shown
