@@ -1,0 +1,1 @@
+"""Experiments.  Each module is one study: `python -m tenure_studies.NAME --help`."""
