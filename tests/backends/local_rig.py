@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tenure.backends.local import LocalBackend
+from tenure.backends.local import LocalBackend, processes
+from tenure.backends.local.journal import read_lines
 from tenure.domain.attempt import AttemptSpec, Process
 from tenure.domain.ids import JobId, run_id
 from tenure.domain.job import JobSpec
@@ -82,3 +84,26 @@ class LocalRig:
 
     def end(self, attempt: AttemptSpec, exit_code: int, *, rank: int = 0) -> None:
         Path(f"{attempt.env['GATE']}.{rank}").write_text(f"{exit_code}\n")
+
+
+def alive(attempt: AttemptSpec) -> list[processes.Identity]:
+    """Every living process that was started with the attempt's run directory in its environment."""
+    found = []
+    for pid in processes.everyone():
+        who = processes.identity(pid)
+        if who is not None and processes.environ_value(pid, "TENURE_RUN_DIR") == attempt.run_dir:
+            found.append(who)
+    return found
+
+
+def lines(attempt: AttemptSpec) -> list[dict[str, Any]]:
+    """The supervisor's journal."""
+    return read_lines(f"{attempt.run_dir}/supervisor.jsonl")
+
+
+def eventually(holds: Callable[[], bool], *, within_s: float = 10.0) -> None:
+    """For what nothing announces (the kernel's own state): look again until it holds, or fail."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, f"did not come true within {within_s} s"
+        time.sleep(0.01)
