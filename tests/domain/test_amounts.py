@@ -47,3 +47,9 @@ def test_bytes_are_read_as_people_type_them(text: str, value: int):
 def test_bytes_for_people():
     assert format_bytes(10 * 2**30) == "10 GiB"
     assert format_bytes(9 * 2**30 + 2**29) == "9.5 GiB"
+
+
+@pytest.mark.parametrize("text", ["1e999999999", "1e99999999999999999999", "8Ei", "1" * 400, "１"])
+def test_amounts_beyond_64_bits_are_refused_at_once(text: str):
+    with pytest.raises(ValueError, match="out of range|such as"):
+        parse_quantity(text)

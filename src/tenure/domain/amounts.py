@@ -32,7 +32,9 @@ _SUFFIX: Mapping[str, Decimal] = {
     "k": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9, "T": Decimal(10) ** 12, "P": Decimal(10) ** 15, "E": Decimal(10) ** 18,
     "Ki": Decimal(2) ** 10, "Mi": Decimal(2) ** 20, "Gi": Decimal(2) ** 30, "Ti": Decimal(2) ** 40, "Pi": Decimal(2) ** 50, "Ei": Decimal(2) ** 60,
 }  # fmt: skip
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?")
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]))?", re.ASCII)
+MAX_AMOUNT = 2**63 - 1
+"""Kubernetes keeps amounts in 64 bits; refusing more also keeps `1e999999999` from filling memory."""
 
 
 def parse_decimal(text: str | int | float) -> Decimal:
@@ -44,6 +46,8 @@ def parse_decimal(text: str | int | float) -> Decimal:
             f"{raw!r} is not a quantity; write a number with an optional suffix, such as 2, 500m, 10Gi or 1e3"
         )
     number, exponent, suffix = match.groups()
+    if len(raw) > 60 or len(exponent or "") > 5:
+        raise ValueError(f"{raw[:60]!r} is out of range; no amount is beyond {MAX_AMOUNT}")
     return Decimal(number + (exponent or "")) * _SUFFIX[suffix or ""]
 
 
@@ -52,6 +56,8 @@ def parse_quantity(text: str | int | float, *, resource: str = "") -> int:
     value = parse_decimal(text)
     if resource == CPU:
         value *= 1000
+    if abs(value) > MAX_AMOUNT:
+        raise ValueError(f"{str(text).strip()!r} is out of range; no amount is beyond {MAX_AMOUNT}")
     return int(value.to_integral_value(rounding=ROUND_CEILING))
 
 
