@@ -1,0 +1,441 @@
+"""`#SBATCH` scripts, read into the one job model.
+
+The script is one process; `srun` inside it starts the tasks.  Cards, CPUs and memory are therefore those of the whole
+script.  Options that are known and have no effect on one machine, and options that are not known, are in the notes.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from pathlib import PurePath
+from typing import Any
+
+from tenure.domain.amounts import MAX_AMOUNT, parse_bytes
+from tenure.domain.errors import InvalidManifest, Problem
+from tenure.domain.ids import Instant
+from tenure.domain.job import Dependency, DependencyKind, JobSpec, LogSpec, StopSignal
+
+from .array import parse_array
+from .durations import parse_duration, parse_slurm_time
+from .instants import parse_instant
+from .sbatch_lines import Given, read_lines
+
+__all__ = ["Export", "SbatchReading", "parse_dependency", "parse_export", "parse_signal", "read_sbatch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """What of the submitter's environment the job gets: all of it, or the named variables alone."""
+
+    all: bool = True
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SbatchReading:
+    """`understood` maps each option that was read to its value as written (the last one, where given twice)."""
+
+    spec: JobSpec
+    understood: Mapping[str, str]
+    export: Export = Export()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What the options say so far."""
+
+    now: Instant
+    zone: tzinfo | None
+    fields: dict[str, Any] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    export: Export = Export()
+    output: str | None = None
+    error: str | None = None
+    append: bool = False
+    numbers: dict[str, int] = field(default_factory=dict)  # counts that other options multiply or contradict
+    where: dict[str, Given] = field(default_factory=dict)
+
+
+def read_sbatch(path: str, text: str, now: Instant, zone: tzinfo | None = None) -> SbatchReading:
+    """The script as a job.  `zone` is where clock times in `--begin` are (None = this machine's).
+
+    Raises InvalidManifest with the line of every malformed value.
+    """
+    problems = list(_unfit(path, text))
+    lines = read_lines(path, text)
+    problems.extend(lines.problems)
+    draft = _Draft(now=now, zone=zone)
+    understood: dict[str, str] = {}
+    for given in lines.given:
+        try:
+            _APPLY[given.ours, given.option.name](draft, given)
+        except ValueError as e:
+            problems.append(_problem(path, given, str(e)))
+            continue
+        understood[given.option.name] = given.value
+        draft.where[given.option.name] = given
+    for name, message in _totals(draft):
+        problems.append(_problem(path, draft.where[name], message))
+    if problems:
+        raise InvalidManifest(sorted(problems, key=lambda p: p.line or 0))
+    spec = JobSpec(
+        **{"name": PurePath(path).name or "sbatch", **draft.fields},
+        script=text,
+        env=draft.env,
+        labels=draft.labels,
+        logs=LogSpec(output=draft.output, error=draft.error, append=draft.append),
+        sbatch=True,
+        notes=(*lines.notes, *draft.notes),
+    )
+    return SbatchReading(spec=spec, understood=understood, export=draft.export)
+
+
+def _problem(path: str, given: Given, message: str) -> Problem:
+    return Problem(file=path, document=None, line=given.line, field=given.shown, message=message)
+
+
+def _unfit(path: str, text: str) -> list[Problem]:
+    """What sbatch itself refuses of a script."""
+    found: list[tuple[int, str]] = []
+    if not text.strip():
+        found.append((1, "the script is empty"))
+    elif not text.startswith("#!"):
+        found.append((1, "the first line must say what runs the script; write #!/bin/bash"))
+    if "\r\n" in text:
+        line = text[: text.index("\r\n")].count("\n") + 1
+        found.append((line, "the lines end as on DOS, and no interpreter is found that way; convert it with dos2unix"))
+    if "\0" in text:
+        found.append((text[: text.index("\0")].count("\n") + 1, "contains a NUL character; a script is text"))
+    return [Problem(file=path, document=None, line=line, field="", message=message) for line, message in found]
+
+
+# Values ---------------------------------------------------------------------------------------------------------------
+
+
+def _count(text: str, *, low: int = 1) -> int:
+    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or int(text) < low:
+        raise ValueError(f"{text[:40]!r} does not work; write a whole number of at least {low}")
+    return int(text)
+
+
+_SIZE = re.compile(r"(\d{1,15})([KMGTP]?)i?B?", re.ASCII | re.IGNORECASE)
+
+
+def _size(text: str, *, unit: str) -> int:
+    """Slurm's sizes: binary units, `unit` where none is written."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text[:40]!r} is not a size; write a whole number with K, M, G or T, such as 16G")
+    size: int = int(match[1]) << (10 * "_KMGTP".index(match[2].upper() or unit))
+    if size > MAX_AMOUNT:
+        raise ValueError(f"{text[:40]!r} is out of range")
+    return size
+
+
+def _typed_count(text: str) -> tuple[int, str]:
+    """`2`, `a100:2`, `volta:3,kepler:5`: the sum, and the types."""
+    total, types = 0, []
+    for part in text.split(","):
+        kind, _, number = part.rpartition(":")
+        total += _count(number, low=0)
+        if kind:
+            types.append(kind)
+    return total, ", ".join(types)
+
+
+def parse_signal(text: str) -> StopSignal:
+    """`[R][B]:SIG[@SECONDS]`: a signal's name (with or without SIG) or number, 60 s before the limit unless given."""
+    match = re.fullmatch(r"(?:([RB]{1,2}):)?([A-Za-z0-9+-]+)(?:@(\d{1,5}))?", text.strip(), re.ASCII)
+    name = _signal_name(match[2]) if match else None
+    seconds = int(match[3] or 60) if match else 0
+    if match is None or name is None or seconds > 65_535:
+        raise ValueError(
+            f"{text[:40]!r} is not a signal; write a name and seconds before the limit, such as B:USR1@120"
+        )
+    return StopSignal(signal=name, before_s=float(seconds), batch_only="B" in (match[1] or ""))
+
+
+def _signal_name(text: str) -> str | None:
+    try:
+        if text.isdecimal():
+            return signal.Signals(int(text)).name.removeprefix("SIG")
+        return signal.Signals["SIG" + text.upper().removeprefix("SIG")].name.removeprefix("SIG")
+    except (ValueError, KeyError):
+        return None
+
+
+def parse_dependency(text: str) -> tuple[tuple[Dependency, ...], tuple[str, ...]]:
+    """Slurm's list, all of which must hold; and the parts that are known and not understood here.
+
+    Raises ValueError for what is malformed, and for what would start the job too early if it were left out.
+    """
+    found: list[Dependency] = []
+    notes: list[str] = []
+    if "?" in text:
+        raise ValueError("alternatives (?) are not read here; separate with commas what must all hold")
+    for part in text.split(","):
+        kind, _, jobs = part.strip().partition(":")
+        if kind == "singleton" and not jobs:
+            notes.append("singleton is not understood here; name the jobs to wait for, as in afterany:37")
+            continue
+        if kind not in set(DependencyKind):
+            words = ", ".join(f"{k}:ID" for k in DependencyKind)
+            raise ValueError(f"{part[:40]!r} is not a dependency that is read here; {words} are")
+        for job in jobs.split(":"):
+            if not re.fullmatch(r"\d{1,15}(?:_\d{1,15})?", job, re.ASCII):
+                hint = "; a delay in minutes is not read here" if "+" in job else ""
+                raise ValueError(f"{job[:40]!r} is not a job's id{hint}; write {kind}:37 or {kind}:37_4")
+            found.append(Dependency(job=job, kind=DependencyKind(kind)))
+    return tuple(found), tuple(notes)
+
+
+def parse_export(text: str) -> tuple[Export, Mapping[str, str]]:
+    """`ALL`, `NONE`, names, and NAME=VALUE, separated by commas: what is taken along, and what is set."""
+    everything, names, values = False, [], {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if part.upper() == "ALL":
+            everything = True
+        elif part.upper() in {"NONE", "NIL"}:
+            continue
+        elif not re.fullmatch(r"[^\s=\0]+", name):
+            raise ValueError(
+                f"{part[:40]!r} is not a variable; write ALL, NONE, NAME or NAME=VALUE, separated by commas"
+            )
+        elif equals:
+            values[name] = value
+        else:
+            names.append(name)
+    return Export(all=everything, names=() if everything else tuple(names)), values
+
+
+# What each option does ------------------------------------------------------------------------------------------------
+
+Apply = Callable[[_Draft, Given], None]
+
+
+def _sets(name: str, parse: Callable[[str], Any] = str) -> Apply:
+    def apply(draft: _Draft, given: Given) -> None:
+        if not given.value.strip():
+            raise ValueError("is empty; write a value")
+        draft.fields[name] = parse(given.value)
+
+    return apply
+
+
+def _numbers(name: str, parse: Callable[[str], int] = _count) -> Apply:
+    def apply(draft: _Draft, given: Given) -> None:
+        draft.numbers[name] = parse(given.value)
+
+    return apply
+
+
+def _gpus(name: str) -> Apply:
+    def apply(draft: _Draft, given: Given) -> None:
+        draft.numbers[name], types = _typed_count(given.value)
+        if types:
+            draft.notes.append(f"line {given.line}: {given.shown}: the type {types} has no effect here")
+
+    return apply
+
+
+def _nodes(draft: _Draft, given: Given) -> None:
+    low, _, high = given.value.partition("-")
+    least = _count(low)
+    if high:
+        _count(high, low=least)
+    if least > 1:
+        raise ValueError(f"{least} nodes do not work on one machine; write --nodes=1, and --ntasks for more processes")
+
+
+def _gres(draft: _Draft, given: Given) -> None:
+    """`gpu[:type]:N`, `shard:N` (a share is what Slurm calls a shard) and `gpu-memory:8G`."""
+    for part in given.value.split(","):
+        words = re.sub(r"\(.*\)$", "", part.strip().removeprefix("gres/").removeprefix("gres:")).split(":")
+        if words in (["none"], [""]):
+            continue
+        count = words[-1] if len(words) > 1 else "1"
+        if words[0] == "gpu-memory" and len(words) == 2:
+            draft.fields["gpu_memory"] = _size(count, unit="_")
+        elif words[0] in {"gpu", "shard"} and len(words) <= 3:
+            if len(words) > 1 and not count[:1].isdigit():  # gpu:a100 is one of them
+                words, count = [*words, "1"], "1"
+            draft.numbers[f"gres {words[0]}"] = _count(count, low=0)
+            if len(words) == 3:
+                draft.notes.append(f"line {given.line}: {given.shown}: the type {words[1]} has no effect here")
+        elif words[0] in {"gpu", "shard", "gpu-memory"}:
+            raise ValueError(f"{part[:40]!r} is not understood; write gpu:1,gpu-memory:8G")
+        else:
+            draft.notes.append(
+                f"line {given.line}: {given.shown}: {part} is not a resource that is known here; ignored"
+            )
+
+
+def _partition(draft: _Draft, given: Given) -> None:
+    if "," in given.value or not given.value:
+        raise ValueError("name one partition: it is the queue that the job waits in")
+    draft.fields["queue"] = given.value
+
+
+def _time(draft: _Draft, given: Given) -> None:
+    draft.fields["time_limit_s"] = parse_slurm_time(given.value)
+
+
+def _grace(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds is None:
+        raise ValueError(f"{text!r} does not work; a grace has an end, such as 60s")
+    return seconds
+
+
+def _dependency(draft: _Draft, given: Given) -> None:
+    draft.fields["after"], notes = parse_dependency(given.value)
+    draft.notes += [f"line {given.line}: {given.shown}: {note}" for note in notes]
+
+
+def _export(draft: _Draft, given: Given) -> None:
+    draft.export, values = parse_export(given.value)
+    draft.env = dict(values)
+
+
+def _output(name: str) -> Apply:
+    def apply(draft: _Draft, given: Given) -> None:
+        if not given.value:
+            raise ValueError("is empty; write a file's name, such as out-%j.txt")
+        setattr(draft, name, given.value)
+
+    return apply
+
+
+def _open_mode(draft: _Draft, given: Given) -> None:
+    modes = {"append": True, "a": True, "truncate": False, "t": False}
+    if given.value not in modes:
+        raise ValueError(f"{given.value[:40]!r} does not work; append or truncate would")
+    draft.append = modes[given.value]
+
+
+def _requeue(value: bool) -> Apply:
+    def apply(draft: _Draft, _: Given) -> None:
+        draft.fields["requeue"] = value
+
+    return apply
+
+
+def _stop_signal(draft: _Draft, given: Given) -> None:
+    draft.fields["stop_signal"] = parse_signal(given.value)
+    if re.match(r"[RB]*R[RB]*:", given.value):
+        draft.notes.append(f"line {given.line}: {given.shown}: R has no effect here: there are no reservations")
+
+
+def _begin(draft: _Draft, given: Given) -> None:
+    draft.fields["begin_at"] = parse_instant(given.value, draft.now, draft.zone)
+
+
+def _label(name: str) -> Apply:
+    def apply(draft: _Draft, given: Given) -> None:
+        draft.labels[name] = given.value
+
+    return apply
+
+
+def _flag(name: str) -> Apply:
+    def apply(draft: _Draft, _: Given) -> None:
+        draft.fields[name] = True
+
+    return apply
+
+
+_APPLY: Mapping[tuple[bool, str], Apply] = {
+    **{
+        (False, name): apply
+        for name, apply in {
+            "job-name": _sets("name"),
+            "time": _time,
+            "nodes": _nodes,
+            "ntasks": _numbers("ntasks"),
+            "ntasks-per-node": _numbers("ntasks-per-node"),
+            "cpus-per-task": _numbers("cpus-per-task"),
+            "cpus-per-gpu": _numbers("cpus-per-gpu"),
+            "mem": _numbers("mem", lambda text: _size(text, unit="M")),
+            "mem-per-cpu": _numbers("mem-per-cpu", lambda text: _size(text, unit="M")),
+            "mem-per-gpu": _numbers("mem-per-gpu", lambda text: _size(text, unit="M")),
+            "gres": _gres,
+            "gpus": _gpus("gpus"),
+            "gpus-per-node": _gpus("gpus-per-node"),
+            "gpus-per-task": _gpus("gpus-per-task"),
+            "partition": _partition,
+            "qos": _sets("priority_class"),
+            "array": _sets("array", parse_array),
+            "dependency": _dependency,
+            "output": _output("output"),
+            "error": _output("error"),
+            "open-mode": _open_mode,
+            "requeue": _requeue(True),
+            "no-requeue": _requeue(False),
+            "export": _export,
+            "chdir": _sets("workdir"),
+            "signal": _stop_signal,
+            "begin": _begin,
+            "comment": _label("comment"),
+            "account": _label("account"),
+            "hold": _flag("suspended"),
+        }.items()
+    },
+    **{
+        (True, name): apply
+        for name, apply in {
+            "gpu-memory": _sets("gpu_memory", parse_bytes),
+            "shares": _numbers("shares", lambda text: _count(text, low=0)),
+            "whole": _flag("whole"),
+            "project": _sets("project"),
+            "queue": _sets("queue"),
+            "priority": _sets("priority_class"),
+            "grace": _sets("grace_s", _grace),
+        }.items()
+    },
+}
+
+
+def _totals(draft: _Draft) -> list[tuple[str, str]]:
+    """What the script as a whole asks for; contradictions as (option, message)."""
+    numbers, fields = draft.numbers, draft.fields
+    tasks = numbers.get("ntasks", numbers.get("ntasks-per-node", 1))
+    fields["tasks"] = tasks
+    problems: list[tuple[str, str]] = []
+    shares = {
+        name: numbers[name] * (tasks if name == "gpus-per-task" else 1)
+        for name in ("shares", "gres gpu", "gres shard", "gpus", "gpus-per-node", "gpus-per-task")
+        if name in numbers
+    }
+    if len(set(shares.values())) > 1:
+        said = ", ".join(f"{name.removeprefix('gres ')} {count}" for name, count in shares.items())
+        problems.append(
+            (_option(list(shares)[-1]), f"the options ask for different numbers of shares ({said}); keep one")
+        )
+    fields["shares"] = next(iter(shares.values()), 0)
+    cpus = tasks * numbers.get("cpus-per-task", 1)
+    if "cpus-per-gpu" in numbers:
+        cpus = max(cpus, numbers["cpus-per-gpu"] * fields["shares"])
+    if numbers.keys() & {"ntasks", "ntasks-per-node", "cpus-per-task", "cpus-per-gpu"}:
+        fields["cpus"] = cpus * 1000
+    memory = [name for name in ("mem", "mem-per-cpu", "mem-per-gpu") if name in numbers]
+    if len(memory) > 1:
+        problems.append((memory[-1], f"and --{memory[0]} exclude each other; keep one"))
+    elif memory:
+        times = {"mem": 1, "mem-per-cpu": cpus, "mem-per-gpu": fields["shares"]}[memory[0]]
+        fields["memory"] = numbers[memory[0]] * times
+        if memory[0] == "mem" and fields["memory"] == 0:
+            draft.notes.append(
+                f"line {draft.where['mem'].line}: --mem=0 asks for all memory of the node; here it counts as none asked for"
+            )
+    return problems
+
+
+def _option(name: str) -> str:
+    return "gres" if name.startswith("gres ") else name
