@@ -1,0 +1,306 @@
+"""The shapes on the wire, for the OpenAPI document and for nothing inside: rooms pass values, not these.
+
+Answers are written by `control.views` and are not validated again on their way out; the tests hold them against these
+models, so that the document stays honest.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = [
+    "Array", "ArrayTask", "Attempt", "Cancel", "Card", "CheckPolicy", "Event", "Evicted", "JobObject", "JobPage", "JobShown", "JobSubmission",
+    "NewToken", "PolicyFile", "Problem", "Release", "Retry", "Series", "Several", "StopDaemon", "Why",
+]  # fmt: skip
+
+State = Literal["queued", "admitted", "running", "evicting", "cancelling", "ended"]
+Outcome = Literal["completed", "failed", "cancelled", "interrupted"]
+Amount = Annotated[str | int, Field(examples=["8Gi", 8589934592])]
+
+
+class Loose(BaseModel):
+    """Fields may be added; a reader ignores what it does not know."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class SubmittedFile(Strict):
+    name: str = Field(examples=["train.sbatch"])
+    text: str
+
+
+class JobSubmission(Strict):
+    """What to run, once, in one of three ways: `argv`, `script` or `file`; the other fields override the file's."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {
+                    "argv": ["python", "train.py"],
+                    "name": "digits",
+                    "priority": "training",
+                    "shares": 1,
+                    "gpu_memory": "8Gi",
+                    "time": "2h",
+                },
+                {"script": "#!/bin/sh\nnvidia-smi\n", "whole": True, "gpu_memory": "16Gi"},
+                {"file": {"name": "job.yaml", "text": "apiVersion: batch/v1\nkind: Job\n"}, "queue": "default"},
+            ],
+            "oneOf": [{"required": ["argv"]}, {"required": ["script"]}, {"required": ["file"]}],
+        },
+    )
+
+    argv: list[str] = Field(default=[], description="A command and its arguments; no shell reads it.")
+    script: str = Field(default="", description="A script's text, run by its own `#!` line.")
+    script_args: list[str] = []
+    file: SubmittedFile | None = Field(default=None, description="A Kubernetes Job (YAML) or an #SBATCH script.")
+    name: str = ""
+    project: str = "default"
+    namespace: str = "default"
+    queue: str | None = Field(default=None, description="A local queue of the namespace; its `default` otherwise.")
+    priority: str | None = Field(default=None, description="A priority class.", examples=["training"])
+    shares: int = Field(default=0, ge=0, description="Shares of one card, per process.")
+    whole: bool = Field(default=False, description="All shares of one card, per process.")
+    gpu_memory: Amount | None = Field(default=None, description="Card memory per process; required with shares.")
+    cpus: str | int | None = Field(default=None, examples=["2", "500m"])
+    memory: Amount | None = None
+    requests: dict[str, str | int] = Field(default={}, description="Any further resource, by name.")
+    time: str | int | None = Field(
+        default=None, description="`2h`, `HH:MM:SS`; a bare number is minutes.", examples=["2h"]
+    )
+    gang: str | None = Field(default=None, description="N or N:MIN processes, all or none.", examples=["4", "4:2"])
+    array: str | None = Field(default=None, examples=["1-10%3"])
+    after: list[str] | str | None = Field(default=None, examples=[["37", "afterany:38"]])
+    begin: str | None = Field(default=None, examples=["now+1hour", "2026-11-29T21:30:00Z"])
+    env: dict[str, str] = {}
+    environment: dict[str, str] | None = Field(default=None, description="The submitter's whole environment.")
+    workdir: str | None = None
+    grace: str | int | None = Field(default=None, description="From the request to stop to the kill.", examples=["30s"])
+    requeue: bool = True
+    backoff_limit: int = Field(default=0, ge=0)
+    output: str | None = None
+    error: str | None = None
+    hold: bool = False
+    labels: dict[str, str] = {}
+
+
+class JobObject(Loose):
+    """A job as `ps -o json` prints it."""
+
+    id: str = Field(examples=["37", "37_4"])
+    name: str
+    state: State
+    reason: str = Field(description="Why it waits, or how it ended: a CamelCase code.")
+    outcome: Outcome | None
+    exit_code: int | None
+    queue: str | None
+    priority_class: str | None
+    project: str
+    submitted_at: datetime
+    admitted_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    attempts: int
+    run_id: str | None
+    notes: list[str] = Field(
+        default=[], description="What was read and has no effect here, and what a bare time meant."
+    )
+
+
+class ArrayTask(Loose):
+    id: str
+    state: State
+    outcome: Outcome | None
+
+
+class ArraySize(Loose):
+    size: int
+    limit: int | None = None
+
+
+class Array(Loose):
+    """The answer to a submission that named an array: one job a task."""
+
+    id: str
+    array: ArraySize
+    tasks: list[str] = Field(examples=[["37_1", "37_2"]])
+
+
+class Several(Loose):
+    """The answer where one file held several jobs."""
+
+    jobs: list[JobObject | Array]
+
+
+class JobPage(Loose):
+    items: list[JobObject]
+    next: str | None = Field(description="The `cursor` of the next page; null on the last.")
+
+
+class Evicted(Loose):
+    reason: str
+    message: str
+    by: str | None = Field(description="The job that it made room for, where there is one.")
+    at: datetime | None
+
+
+class Attempt(Loose):
+    number: int
+    run_id: str
+    state: str
+    outcome: Outcome | None
+    exit_code: int | None
+    signal: int | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    evicted: Evicted | None
+    retry_of: str | None
+
+
+class JobShown(Loose):
+    """A job as `show` prints it: the object with its spec, and its attempts in place of their number.
+
+    An array answers with `array` and `tasks` in place of `spec` and `attempts`.
+    """
+
+    id: str
+    name: str
+    state: State
+    spec: dict[str, Any] | None = None
+    attempts: list[Attempt] | None = None
+    array: dict[str, Any] | None = None
+    tasks: list[ArrayTask] | None = None
+
+
+class HeldBy(Loose):
+    id: str
+    name: str
+    priority_class: str | None
+    preemptible: bool
+    because: str
+
+
+class Blocker(Loose):
+    kind: str
+    resource: str | None
+    flavor: str | None
+    asked: int | None
+    free: int | None
+    held_by: list[HeldBy]
+
+
+class ExpectedStart(Loose):
+    p50: datetime
+    p90: datetime
+    basis: str
+
+
+class Counterfactual(Loose):
+    change: str
+    effect: str
+
+
+class Why(Loose):
+    """Why a job is where it is: who holds what it asks for, and what would change it."""
+
+    id: str
+    state: State
+    reason: str
+    message: str
+    position: int | None
+    blockers: list[Blocker]
+    expected_start: ExpectedStart | None
+    counterfactuals: list[Counterfactual]
+    history: list[dict[str, Any]]
+
+
+class Event(Loose):
+    """One line of the diary.  Over SSE `id:` is its id and `event:` its kind."""
+
+    id: int
+    at: datetime
+    kind: str = Field(examples=["JobPreempted"])
+    job_id: str | None
+    run_id: str | None
+    message: str
+    data: dict[str, Any]
+
+
+class Card(Loose):
+    """A card: its shares, its memory as declared by jobs and as measured (null: not measured), and its holders."""
+
+    id: str
+
+
+class Series(Loose):
+    """One metric: `x` is the step where the run gave one, the line's number otherwise.  Thinned to 2000 points at most."""
+
+    x: list[float]
+    y: list[float | None]
+
+
+class Cancel(Strict):
+    reason: str = ""
+    signal: str | None = Field(default=None, examples=["INT"])
+    grace_s: float | None = Field(default=None, ge=0)
+
+
+class Release(Strict):
+    at: str | None = Field(default=None, description="Not before this time; now otherwise.", examples=["now+1hour"])
+
+
+class Retry(Strict):
+    only_failed: bool = Field(default=False, description="Of an array: the tasks that did not complete.")
+
+
+class StopDaemon(Strict):
+    keep_jobs: bool = Field(default=False, description="Supervisors and their jobs go on.")
+
+
+class PolicyFile(Strict):
+    name: str
+    text: str
+
+
+class CheckPolicy(Strict):
+    files: list[PolicyFile]
+
+
+class NewToken(Strict):
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$", examples=["ci"])
+    role: Literal["operator", "user"] = "user"
+
+
+class Problem(Loose):
+    """RFC 9457.  `code` is stable and for machines; `detail` says what, why and what would work."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:tenure:problem:NotFound",
+                    "title": "Not Found",
+                    "status": 404,
+                    "detail": "there is no job 99",
+                    "code": "NotFound",
+                }
+            ]
+        },
+    )
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    field: str | None = Field(default=None, description="The part of the request that is wrong, where it is one.")
+    problems: list[dict[str, Any]] | None = Field(default=None, description="All of them, where there may be several.")

@@ -1,0 +1,19 @@
+"""The pages: a file a page, rendered on the server, complete without JavaScript and live with it.
+
+A page answers whole, or, to htmx, with its live part only: the same address, the same template.
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+__all__ = ["install"]
+
+
+def install(app: FastAPI) -> None:
+    """Add every page and the files that they use."""
+    from . import card, job, jobs, login, run, site
+
+    app.mount("/static", site.Assets())
+    for page in (card, jobs, job, run, login):
+        app.include_router(page.router, include_in_schema=False)

@@ -1,0 +1,64 @@
+// Keeps the page live: hears the diary by SSE, asks for the page's live part, and moves nothing under the pointer.
+(() => {
+  "use strict";
+  const live = document.getElementById("live");
+  const sign = document.getElementById("sign");
+  if (!live || !window.EventSource || !window.htmx) return;
+
+  const QUIET_MS = 250; // at most four updates a second
+  const AGE_MS = 15000; // ages and the timeline's edge move on without news, too
+  const job = live.dataset.job;
+  let pointer = null, anchor = null, due = 0, asking = false, wanted = false, held = false;
+
+  const say = (state, text) => { sign.dataset.live = state; sign.textContent = text; };
+
+  // What must stay where it is: the row, link or field under the pointer, or the one that has the focus.
+  const anchorOf = (element) => element && live.contains(element) ? element.closest("[id]:not(#live)") : null;
+  const current = () => anchorOf(pointer) || anchorOf(document.activeElement);
+
+  document.addEventListener("pointermove", (event) => { pointer = event.pointerType === "touch" ? null : event.target; }, { passive: true });
+  document.documentElement.addEventListener("pointerleave", () => { pointer = null; if (held) refresh(); });
+  document.addEventListener("pointerover", (event) => { if (held && !anchorOf(event.target)) { pointer = event.target; refresh(); } });
+
+  function refresh() {
+    wanted = true;
+    if (asking || document.hidden) return;
+    const wait = Math.max(0, due - performance.now());
+    asking = true;
+    setTimeout(() => { wanted = false; due = performance.now() + QUIET_MS; htmx.trigger(live, "news"); }, wait);
+  }
+
+  function done() { asking = false; if (wanted) refresh(); }
+
+  live.addEventListener("htmx:before:swap", (event) => {
+    const element = current();
+    held = false;
+    anchor = element ? { id: element.id, top: element.getBoundingClientRect().top, was: live.cloneNode(true) } : null;
+    for (const box of live.querySelectorAll("pre.log")) box.dataset.end = box.scrollHeight - box.scrollTop - box.clientHeight < 8;
+  });
+
+  live.addEventListener("htmx:after:swap", () => {
+    for (const box of live.querySelectorAll("pre.log")) if (box.dataset.end !== "false") box.scrollTop = box.scrollHeight;
+    if (!anchor) return;
+    const offBy = () => { const now = document.getElementById(anchor.id); return now ? now.getBoundingClientRect().top - anchor.top : NaN; };
+    let off = offBy();
+    if (Math.abs(off) >= 1) { window.scrollBy(0, off); off = offBy(); }
+    if (!(Math.abs(off) < 1)) { // it has left, or the page is too short to scroll: keep the old picture until the pointer has left it
+      live.replaceChildren(...anchor.was.childNodes);
+      held = true;
+      say("on", "live, held");
+    } else say("on", "live");
+    anchor = null;
+  });
+  live.addEventListener("htmx:finally:request", done);
+  live.addEventListener("htmx:error", done);
+
+  const source = new EventSource("/api/v1/events?after=" + live.dataset.cursor + (job ? "&job=" + encodeURIComponent(job) : ""));
+  source.onopen = () => say("on", held ? "live, held" : "live");
+  source.onerror = () => say("off", "reconnecting");
+  for (const kind of live.dataset.kinds.split(" ")) source.addEventListener(kind, refresh);
+  setInterval(() => { if (!held) refresh(); }, AGE_MS);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+  window.addEventListener("pagehide", () => source.close());
+  for (const box of live.querySelectorAll("pre.log")) box.scrollTop = box.scrollHeight;
+})();

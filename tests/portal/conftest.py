@@ -1,0 +1,113 @@
+"""A real platform behind a real server on real sockets, in a home of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.control.app import Platform
+from tenure.portal.server import Addresses, PortalServer
+from tenure.settings import load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a server said, with its body as bytes and, where it is some, as JSON."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over a Unix socket, through the folder's descriptor, so that its path may be long."""
+
+    def __init__(self, path: Path, timeout: float = 20) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self) -> None:
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        try:
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.settimeout(self.timeout)
+            self.sock.connect(f"/proc/self/fd/{folder}/{self.path.name}")
+        finally:
+            os.close(folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Door:
+    """A platform with its portal, and a client for both of its sockets."""
+
+    platform: Platform
+    server: PortalServer
+    at: Addresses
+
+    def unix(self, timeout: float = 20) -> UnixConnection:
+        return UnixConnection(self.at.socket, timeout)
+
+    def tcp(self, timeout: float = 20) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self.at.host, self.at.port, timeout=timeout)
+
+    @property
+    def token(self) -> str:
+        return (self.platform.settings.tokens_dir / "operator").read_text().strip()
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None, over: str = "unix"
+    ) -> Answer:
+        connection = self.unix() if over == "unix" else self.tcp()
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            connection.request(method, path, data, headers or {})
+            answer = connection.getresponse()
+            return Answer(
+                status=answer.status, headers={k.lower(): v for k, v in answer.getheaders()}, body=answer.read()
+            )
+        finally:
+            connection.close()
+
+    def submit(self, *argv: str, **fields: Any) -> str:
+        answer = self.ask("POST", "/api/v1/jobs", {"argv": list(argv), **fields})
+        assert answer.status == 201, answer.body
+        return str(answer.json["id"])
+
+    def wait(self, job: str, timeout: float = 20) -> dict[str, Any]:
+        answer = self.ask("GET", f"/api/v1/jobs/{job}:wait?timeout={timeout}")
+        assert answer.status == 200, (answer.status, answer.body, self.ask("GET", f"/api/v1/jobs/{job}").body)
+        shown: dict[str, Any] = answer.json
+        return shown
+
+
+@contextmanager
+def opened(home: Path, *, cards: tuple[str, ...] = ("8x16Gi",), env: dict[str, str] | None = None) -> Iterator[Door]:
+    settings = load({"TENURE_HOME": str(home), "PATH": os.environ["PATH"], "HOME": str(home), **(env or {})})
+    platform = Platform.open(settings, cards_flag=cards)
+    platform.start()
+    server = PortalServer(platform)
+    try:
+        yield Door(platform=platform, server=server, at=server.start())
+    finally:
+        server.stop()
+        platform.stop(patience_s=20)
+
+
+@pytest.fixture(scope="module")
+def door() -> Iterator[Door]:
+    with tempfile.TemporaryDirectory(prefix="tenure-portal-") as folder, opened(Path(folder) / "home") as door:
+        yield door
