@@ -55,7 +55,7 @@ class Home:
         return answer.out
 
     def json(self, *words: str) -> Any:
-        return json.loads(self.ok(*words, "-o", "json"))
+        return json.loads(self.ok(words[0], "-o", "json", *words[1:]))
 
     def submit(self, *words: str) -> str:
         return self.ok("submit", *words).strip()

@@ -46,6 +46,7 @@ VERB = Verb(
 )
 
 _CHATTER = (
+    "JobRequeued",
     "JobPending",
     "JobPreempted",
     "JobEvicted",

@@ -34,7 +34,7 @@ def run(call: Call) -> int:
 
 
 def lines(said: dict[str, Any]) -> list[str]:
-    place = f", number {said['position']} in its queue" if said.get("position") is not None else ""
+    place = f", number {said['position'] + 1} in its queue" if said.get("position") is not None else ""
     reason = f": {said['reason']}" if said.get("reason") else ""
     shown = [f"job {said['id']} is {said['state']}{place}{reason}"]
     if said.get("message"):

@@ -1,0 +1,259 @@
+"""`up`, `down`, `doctor` and the words around the platform itself, each on a home of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import TENURE, Home, eventually, is_alive, processes_of
+
+
+def test_up_is_ready_when_it_returns_and_down_leaves_nothing(private: Home) -> None:
+    answer = private.up()
+    assert answer.code == 0, answer
+    assert re.search(r"tenure is up: http://127\.0\.0\.1:\d+", answer.out)
+    daemon = private.pid()
+    with socket.socket(socket.AF_UNIX) as sock:
+        os.chdir(private.path / "daemon")  # the path from here is short enough for the kernel
+        sock.connect("api.sock")
+    job = private.submit("--", "sh", "-c", "sleep 987 & setsid sleep 986")
+    private.until(job, "running")
+    assert private.tenure("down").code == 0
+    assert not is_alive(daemon)
+    assert processes_of(private.path) == []
+    assert private.tenure("down").code == 0  # nothing runs: that is what was wanted
+    assert private.tenure("ps").code == 69
+
+
+def test_up_again_says_so_and_returns_0_and_in_the_foreground_69(running: Home) -> None:
+    daemon = running.pid()
+    answer = running.up()
+    assert answer.code == 0
+    assert "is running already" in answer.out
+    assert running.pid() == daemon
+    answer = running.tenure("up")
+    assert answer.code == 69
+    assert f'another daemon runs in {running.path} ({{"pid": {daemon}}})' in answer.err
+
+
+def test_two_at_once_make_one_platform(private: Home) -> None:
+    several = [private.spawn("up", "-d", "--card", "8x16Gi") for _ in range(3)]
+    assert [(process.communicate(timeout=60), process.returncode)[1] for process in several] == [0, 0, 0]
+    assert private.tenure("ps").code == 0
+
+
+def test_keep_jobs_leaves_them_and_the_next_up_adopts(running: Home, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    job = running.submit("--", "sh", "-c", f"read line < '{gate}'; exit 5")
+    running.until(job, "running")
+    assert running.tenure("down", "--keep-jobs").code == 0
+    doctor = running.tenure("doctor")
+    assert f"{job}.1" in doctor.out
+    answer = running.tenure("down")
+    assert (answer.code, f"{job}.1 still run" in answer.err) == (0, True)
+    gate.write_text("go\n")
+    assert running.tenure("up", "-d").code == 0  # a plain start remembers its declared card
+    assert running.tenure("wait", job, "--timeout", "20").code == 1
+    shown = running.json("show", job)
+    assert (shown["exit_code"], len(shown["attempts"])) == (5, 1)
+    assert running.json("cards")[0]["source"] == "declared"
+
+
+def test_down_interrupts_and_the_next_up_goes_on(running: Home) -> None:
+    job = running.submit("--", "sh", "-c", 'test "$TENURE_ATTEMPT" -gt 1 || sleep 600')
+    running.until(job, "running")
+    assert running.tenure("down").code == 0
+    assert running.up().code == 0
+    assert running.tenure("wait", job, "--timeout", "30").code == 0
+    first, second = running.json("show", job)["attempts"]
+    assert (first["outcome"], second["outcome"], second["retry_of"]) == ("interrupted", "completed", first["run_id"])
+
+
+def test_down_without_rest_goes_by_the_lock(running: Home) -> None:
+    daemon = running.pid()
+    (running.path / "daemon" / "api.sock").unlink()
+    answer = running.tenure("down")
+    assert answer.code == 0
+    assert f"asking process {daemon} by signal" in answer.err
+    assert not is_alive(daemon)
+
+
+def test_a_stale_pid_is_nobody(private: Home) -> None:
+    (private.path / "daemon").mkdir(parents=True)
+    stranger = subprocess.Popen(["sleep", "60"])
+    try:
+        (private.path / "daemon" / "lock").write_text(json.dumps({"pid": stranger.pid}))
+        assert private.tenure("down").code == 0
+        assert stranger.poll() is None
+        assert private.up().code == 0
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_after_kill_9_a_plain_up_works(running: Home) -> None:
+    daemon = running.pid()
+    os.kill(daemon, signal.SIGKILL)
+    eventually(lambda: not is_alive(daemon))
+    assert running.tenure("ps").code == 69
+    assert running.up().code == 0
+    assert running.ok("run", "--", "echo", "hi") == "hi\n"
+
+
+def test_a_taken_port_is_69_with_the_reason(private: Home) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        answer = private.up("--port", str(port))
+    assert answer.code == 69
+    assert f"cannot listen on 127.0.0.1:{port}" in answer.err
+    assert processes_of(private.path) == []
+
+
+def test_a_home_that_is_a_file_is_69_with_the_reason(private: Home) -> None:
+    private.path.write_text("")
+    answer = private.up()
+    assert answer.code == 69
+    assert "TENURE_HOME must be a place that you may write" in answer.err
+    private.path.unlink()
+
+
+def test_a_bad_policy_is_told_with_file_and_field(private: Home) -> None:
+    (private.path / "policy").mkdir(parents=True)
+    (private.path / "policy" / "mine.yaml").write_text(
+        "apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueue\nmetadata: {name: q}\nspec: {cohrt: c}\n"
+    )
+    answer = private.up()
+    assert answer.code == 69
+    assert "mine.yaml" in answer.err
+    assert "cohrt" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"), [(("--card", "eight"), "--card 'eight'"), (("--port", "high"), "is not a port")]
+)
+def test_a_bad_flag_is_2(private: Home, flag: tuple[str, str], said: str) -> None:
+    answer = private.tenure("up", "-d", *flag)
+    assert (answer.code, said in answer.err) == (2, True), answer
+
+
+def test_in_the_foreground_ctrl_c_stops_it(private: Home) -> None:
+    process = private.spawn("up", "--card", "8x16Gi")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(b"tenure is up: http://")
+    assert private.tenure("ps").code == 0
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert processes_of(private.path) == []
+
+
+def test_doctor_looks_at_every_part(running: Home) -> None:
+    findings = {finding["name"]: finding for finding in running.json("doctor")}
+    assert {
+        "home",
+        "disk",
+        "daemon",
+        "version",
+        "cards",
+        "cgroup",
+        "python",
+        "git",
+        "supervisors",
+        "ledger",
+        "tokens",
+    } <= set(findings)
+    assert {findings[name]["verdict"] for name in ("home", "daemon", "version", "python", "ledger", "tokens")} == {"ok"}
+    assert "declared, not measured" in findings["cards"]["message"]
+    (running.path / "tokens" / "operator").chmod(0o644)
+    answer = running.tenure("doctor")
+    assert answer.code == 1
+    assert re.search(r"^fail +tokens +others can read", answer.out, re.M)
+
+
+def test_doctor_finds_a_damaged_ledger_and_a_platform_that_is_away(running: Home) -> None:
+    assert running.tenure("down").code == 0
+    assert "tenure up -d" in running.ok("doctor")
+    ledger = running.path / "ledger.sqlite3"
+    with ledger.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 8192)
+    answer = running.tenure("doctor")
+    assert answer.code == 1
+    assert re.search(r"^fail +ledger ", answer.out, re.M)
+
+
+def test_the_token_opens_the_door_over_tcp(running: Home) -> None:
+    token = running.ok("token").strip()
+    assert (running.path / "tokens" / "operator").stat().st_mode & 0o777 == 0o600
+    url = json.loads((running.path / "daemon" / "address.json").read_text())["url"]
+    far = {"TENURE_URL": url, "TENURE_HOME": "/nonexistent", "TENURE_TOKEN": token}
+    assert running.tenure("run", "--", "echo", "far", env=far).out == "far\n"
+    assert running.tenure("ps", env={**far, "TENURE_TOKEN": "wrong"}).code == 1
+    assert running.tenure("ps", env={**far, "TENURE_URL": "http://127.0.0.1:1"}).code == 69
+    assert "TENURE_URL points" in running.tenure("down", env=far).err
+    created = running.ok("token", "create", "ci").strip()
+    assert running.tenure("ps", env={**far, "TENURE_TOKEN": created}).code == 0
+    assert running.json("token", "ls") == [{"name": "ci", "role": "user"}, {"name": "operator", "role": "operator"}]
+    assert running.tenure("token", "revoke", "ci").code == 0
+    assert running.tenure("ps", env={**far, "TENURE_TOKEN": created}).code == 1
+    assert running.ok("token", "login").startswith(url)
+
+
+def test_policy_is_checked_without_a_platform_and_reloaded_with_one(running: Home, tmp_path: Path) -> None:
+    assert "would be taken" in running.ok("policy", "check", str(running.path / "policy"))
+    (tmp_path / "bad.yaml").write_text("apiVersion: kueue.x-k8s.io/v1beta2\nkind: ClusterQueu\nmetadata: {name: q}\n")
+    answer = running.tenure("policy", "check", str(tmp_path))
+    assert answer.code == 1
+    assert "ClusterQueue" in answer.err
+    assert json.loads(running.tenure("policy", "check", str(tmp_path), "-o", "json").out)["ok"] is False
+    assert "kind: ClusterQueue" in running.ok("policy", "show")
+    assert running.tenure("policy", "reload").code == 0
+    (running.path / "policy" / "bad.yaml").write_text((tmp_path / "bad.yaml").read_text())
+    answer = running.tenure("policy", "reload")
+    assert answer.code == 2
+    assert "bad.yaml" in answer.err
+    assert running.tenure("ps").code == 0
+
+
+def test_version_is_both(running: Home) -> None:
+    said = running.json("version")
+    assert said["version"] == said["platform"]
+    assert running.ok("--version").startswith("tenure ")
+
+
+def test_a_live_view_follows_the_diary(running: Home) -> None:
+    process = running.spawn("ps", "--watch")
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(b"ID ")
+    job = running.submit("--name", "seen", "--", "sleep", "600")
+    for line in process.stdout:
+        if line.startswith(job.encode() + b" ") and b" R " in line:
+            break
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_a_home_on_a_very_long_path_works(tmp_path: Path) -> None:
+    from .conftest import close
+
+    deep = Home(tmp_path / ("d" * 60) / ("e" * 60) / "home")
+    try:
+        assert deep.up().code == 0
+        assert deep.ok("run", "--", "echo", "deep") == "deep\n"
+    finally:
+        close(deep)
+
+
+def test_the_program_is_where_the_contract_says() -> None:
+    assert TENURE.exists()
