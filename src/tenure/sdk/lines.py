@@ -191,4 +191,6 @@ def parse(line: bytes) -> Iterator[dict[str, object]]:
             continue
         if isinstance(found, dict):
             yield found
-        position = text.find(START, end)
+            position = text.find(START, end)
+        else:  # no line of ours, and it may have swallowed the beginning of one
+            position = text.find(START, position + 1)
