@@ -3,12 +3,17 @@
 # Idempotent.  One function a service, named in `services` below; what is there already costs nothing.
 set -euo pipefail
 
-services=(postgresql)
+services=(postgresql chromium)
 
 have_postgresql() {
     command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
 }
 packages_postgresql=(postgresql)
+
+have_chromium() {
+    command -v chromium >/dev/null
+}
+packages_chromium=(chromium fonts-liberation fonts-dejavu-core)
 
 missing=()
 for service in "${services[@]}"; do
