@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tenure.domain.ids import Instant, WorkloadKey
-from tenure.domain.plan import Admit, Pend, Plan, Preempt, Shrink
+from tenure.domain.plan import Admit, Evict, Pend, Plan, Preempt, Shrink
 from tenure.domain.policy import PreemptionPolicy
 from tenure.domain.reasons import PendingReason, PreemptionReason
 from tenure.domain.workload import Admission, PodSetAssignment
@@ -56,9 +56,10 @@ class Cycle:
 
     def run(self) -> Plan:
         world = self.world
+        evicts = self._drain()
         heads = [(queue, head) for queue in list(world.live_queues()) if (head := queue.pending.pop()) is not None]
         if not heads:
-            return Plan(pends=self._news())
+            return Plan(evicts=evicts, pends=self._news())
         world.cycle_no += 1
         entries: list[Entry] = []
         for queue, item in heads:
@@ -90,9 +91,18 @@ class Cycle:
             order=tuple(self.order),
             admits=admits,
             preempts=tuple(self.preempts),
+            evicts=evicts,
             shrinks=tuple(self.shrinks),
             pends=self._news(),
         )
+
+    def _drain(self) -> tuple[Evict, ...]:
+        """Holders whose queue is stopped with HoldAndDrain, or that were deactivated, have to go."""
+        evicts = []
+        for item, reason, message in list(self.world.leavers()):
+            item.evicting = True
+            evicts.append(Evict(key=item.key, reason=reason, message=message))
+        return tuple(evicts)
 
     # -- one entry ----------------------------------------------------------------------------------------------
 
@@ -224,7 +234,8 @@ class Cycle:
         else:
             pending.park(item)
             if why.for_equals and not pending.strict:
-                pending.park_form(item.form)
+                assert item.status is not None
+                pending.park_form(item.form, item.status)
 
     def _say(self, item: Item, reason: PendingReason, message: str) -> None:
         self.world.tell(item, reason, message)

@@ -6,20 +6,25 @@ engine itself at once; it is the caller's part to carry it out and to report wha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tenure.domain.errors import NotFound
+from tenure.domain.explanation import CardUsage, Counterfactual, Explanation, QueueUsage
 from tenure.domain.ids import Instant, WorkloadKey
 from tenure.domain.plan import Pend, Plan
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import PendingReason
 from tenure.domain.workload import Admission, Card, Workload
 
+from .books import card_usage, queue_usage
 from .cards import Cards, shrunk
 from .cycle import Cycle
+from .explain import blockers
 from .fair_preemption import FairPreemption
-from .nomination import nominate
 from .preemption import ClassicalPreemption, Oracle
+from .verdicts import Verdicts, judge
+from .whatif import Trial, counterfactuals, play
 from .world import World
 
 __all__ = ["Engine", "EngineOptions"]
@@ -41,6 +46,7 @@ class Engine:
         self._options = options
         self._world = World(policy, Cards(cards))
         self._oracle = self._make_oracle()
+        self._verdicts = Verdicts(self._world)
 
     def _make_oracle(self) -> Oracle:
         kind = FairPreemption if self._world.fair else ClassicalPreemption
@@ -85,6 +91,8 @@ class Engine:
             return
         if item.holds:
             item.adopt(w, world.forms.of(w))
+            world.version += 1
+            world.drains = world.drains or not w.active
             if item.queue is not None:
                 world.move_back(item.queue)
             return
@@ -98,6 +106,7 @@ class Engine:
         item = self._world.items.get(key)
         if item is not None and item.holds:
             item.evicting = True
+            self._world.version += 1
 
     def released(self, key: WorkloadKey, *, at: Instant, requeue_at: Instant | None = None) -> None:
         """The eviction is complete: quota and place are free, and the workload is queued again."""
@@ -106,7 +115,7 @@ class Engine:
             return
         self._world.free(item)
         item.not_before = requeue_at if requeue_at is not None and requeue_at > at else None
-        item.scan = None
+        item.scan, item.status = None, None
         self._world.enter(item)
 
     def resized(self, key: WorkloadKey, pod_set: str, count: int) -> None:
@@ -144,7 +153,8 @@ class Engine:
     def has_heads(self, now: Instant) -> bool:
         """Whether a cycle at `now` would look at anything, or has something to say."""
         self._world.wake(now)
-        return bool(self._world.news) or any(True for _ in self._world.live_queues())
+        world = self._world
+        return bool(world.news) or any(True for _ in world.live_queues()) or any(True for _ in world.leavers())
 
     def next_wakeup(self) -> Instant | None:
         """When the earliest backoff ends."""
@@ -158,35 +168,62 @@ class Engine:
     def replace_cards(self, cards: Sequence[Card]) -> None:
         """Another set of cards: what waits for a place is looked at again."""
         self._world.cards.replace(cards)
+        self._world.version += 1
         self._world.move_all_back()
 
     # -- asking -------------------------------------------------------------------------------------------------
 
     def status(self, key: WorkloadKey) -> Pend | None:
         """The last verdict on a pending workload; one that never was a head is judged now, as if it were."""
-        world = self._world
-        item = world.items.get(key)
+        item = self._world.items.get(key)
         if item is None or item.holds:
             return None
         if item.status is not None or item.queue is None:
             return item.status
-        return self._judge(key)
+        like = item.queue.pending.failed.get(item.form)
+        if like is None:
+            like = self._verdicts.get(item, self._oracle)
+        return replace(like, key=key)
 
-    def _judge(self, key: WorkloadKey) -> Pend:
+    def explain(self, key: WorkloadKey, now: Instant) -> Explanation:
+        """Every blocker with its numbers, and what would help, checked on a copy.  Raises NotFound."""
         world = self._world
-        item = world.items[key]
-        assert item.queue is not None
-        scan, item.scan = item.scan, None
-        a, targets = nominate(world, item.queue, item, self._oracle)
-        item.scan = scan
-        del targets
-        reason = PendingReason(a.no_fit_reason or PendingReason.PENDING_EVALUATION)
-        return Pend(key=key, reason=reason, message=a.message)
+        item = world.items.get(key)
+        if item is None:
+            raise NotFound(f"the engine knows no workload {key}")
+        if item.admission is not None:
+            text = f"Quota reserved in ClusterQueue {item.admission.cluster_queue}"
+            return Explanation(key=key, reason=PendingReason.PENDING, message=text)
+        pend = self.status(key)
+        assert pend is not None
+        a, targets = judge(world, item, self._oracle) if item.queue is not None else (None, [])
+        found = tuple(blockers(world, item, a, targets, now))
+        helpful: tuple[Counterfactual, ...] = ()
+        if item.queue is not None and item.queue.barrier is None:
+            helpful = tuple(counterfactuals(world, item, found, self._trial(now)))
+        return Explanation(
+            key=key,
+            reason=pend.reason,
+            message=pend.message,
+            position=item.queue.pending.position(item) if item.queue is not None else None,
+            blockers=found,
+            counterfactuals=helpful,
+        )
 
     def order(self, cluster_queue: str) -> tuple[WorkloadKey, ...]:
-        """Everything that waits for this cluster queue, in heap order: heap, parked and kept aside."""
+        """Everything that waits for this cluster queue, in heap order: heap, parked, set apart and kept aside."""
         queue = self._world.queues.get(cluster_queue)
-        return tuple(item.key for item in queue.pending.in_order()) if queue else ()
+        line = queue.pending.in_order() if queue else []
+        aside = sorted(self._world.aside_of(cluster_queue), key=lambda item: item.rank)
+        return tuple(item.key for item in (*line, *aside))
+
+    def usage(self) -> tuple[QueueUsage, ...]:
+        """Per cluster queue, flavor and resource: nominal, used, borrowed, lent, and how many wait."""
+        return queue_usage(self._world)
+
+    def card_usage(self) -> tuple[CardUsage, ...]:
+        """Per card: what is free, and the holders with their part."""
+        return card_usage(self._world)
 
     def places(self) -> dict[WorkloadKey, bool]:
         """Every pending workload that is in a queue: True in the heap, False parked or set apart."""
@@ -195,3 +232,20 @@ class Engine:
             for queue in self._world.queues.values()
             for item in queue.pending.items()
         }
+
+    def _trial(self, now: Instant) -> Trial:
+        """Plays on a copy: the same policy, cards and holders (without some), and these workloads waiting."""
+        world = self._world
+
+        def trial(without: Iterable[WorkloadKey], waiting: Iterable[Workload]) -> Iterator[Plan]:
+            gone = set(without)
+            copy = Engine(world.policy, tuple(world.cards.cards.values()), self._options)
+            for item in world.holders():
+                if item.key not in gone and item.admission is not None:
+                    copy.restore(item.workload, item.admission, reserved_at=item.reserved_at, evicting=item.evicting)
+                    copy._world.items[item.key].shrinking = dict(item.shrinking)
+            for w in waiting:
+                copy.add(w)
+            return play(copy.cycle, copy.has_heads, now)
+
+        return trial

@@ -10,6 +10,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
+from tenure.domain.plan import Pend
+
 from .forms import Form
 from .items import Item
 
@@ -82,7 +84,8 @@ class _Bucket:
 
 
 class PendingQueue:
-    """`failed` are the forms that could not be taken since the last move back; newcomers like them are parked."""
+    """`failed` holds the forms that could not be taken since the last move back, with the verdict on the one that was
+    tried; newcomers like them are parked at once."""
 
     __slots__ = ("_buckets", "_heads", "_tick", "active", "apart", "failed", "parked", "sticky", "strict")
 
@@ -95,7 +98,7 @@ class PendingQueue:
         self.parked = 0
         self.apart: dict[int, Item] = {}
         self.sticky: Item | None = None
-        self.failed: set[Form] = set()
+        self.failed: dict[Form, Pend] = {}
 
     def __len__(self) -> int:
         return self.active + self.parked + len(self.apart)
@@ -156,9 +159,9 @@ class PendingQueue:
             self._announce(bucket)
         return None
 
-    def park_form(self, form: Form) -> None:
+    def park_form(self, form: Form, verdict: Pend) -> None:
         """A workload of this form cannot be taken: its equals need not be tried until something changes."""
-        self.failed.add(form)
+        self.failed[form] = verdict
         bucket = self._buckets.get(form)
         if bucket is not None:
             moved = bucket.gather(active=False)
@@ -199,3 +202,10 @@ class PendingQueue:
             self._tick += 1
             entry = (-bucket.form.priority, head.ts, head.uid, head.seq, self._tick, bucket)
             heapq.heappush(self._heads, entry)
+
+    def position(self, item: Item) -> int:
+        """How many come before it, parked or not."""
+        if item is self.sticky:
+            return 0
+        rank = item.rank
+        return sum(1 for other in self.items() if other is self.sticky or other.rank < rank)

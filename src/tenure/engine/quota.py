@@ -99,10 +99,7 @@ class Node:
 
     def fits(self, usage: Usage) -> bool:
         """Whether every amount is available.  What asks for nothing always fits, also in a queue that owes."""
-        for i, amount in usage.items():
-            if amount > 0 and amount > self.raw_available(i):
-                return False
-        return True
+        return all(amount <= 0 or amount <= self.raw_available(i) for i, amount in usage.items())
 
     def borrowing_with(self, i: int, amount: int) -> bool:
         """True if `amount` more would exceed this node's own quota (a cohort's is that of its subtree)."""

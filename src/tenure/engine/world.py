@@ -6,7 +6,7 @@ Every change keeps one promise: a node's usage is the sum over the workloads tha
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tenure.domain.ids import Instant, WorkloadKey
 from tenure.domain.plan import Pend
@@ -19,7 +19,7 @@ from tenure.domain.policy import (
     ShareStrategy,
     StopPolicy,
 )  # fmt: skip
-from tenure.domain.reasons import PendingReason
+from tenure.domain.reasons import EvictionReason, PendingReason
 from tenure.domain.workload import Admission, Workload
 
 from .cards import Cards
@@ -70,6 +70,7 @@ class World:
         self.strays: dict[WorkloadKey, Item] = {}
         self.news: dict[WorkloadKey, Pend] = {}
         self.cycle_no = 0
+        self.version = 0  # grows with everything that may change a verdict
         self._seq = 0
         self._alarms: list[tuple[Instant, int, Item]] = []
         self._load(policy)
@@ -85,14 +86,17 @@ class World:
         )  # fmt: skip
         held = (pair for item in self.items.values() if item.admission for pair in _pairs(item.admission))
         self.tree = Tree.of(policy, extra=held)
+        self.version += 1
         self.forms.policy_changed()
         self.queues = {
             name: Queue(spec, self.tree.queues[name], self.tree.index, self._barrier(spec), fair=self.fair)
             for name, spec in sorted(policy.cluster_queues.items())
         }
         self.queue_of = {q.node: q for q in self.queues.values()}
-        self.drains = any(q.spec.stop_policy is StopPolicy.HOLD_AND_DRAIN for q in self.queues.values()) or any(
-            q.stop_policy is StopPolicy.HOLD_AND_DRAIN for q in policy.local_queues.values()
+        self.drains = (
+            any(not i.workload.active for i in self.items.values())
+            or any(q.spec.stop_policy is StopPolicy.HOLD_AND_DRAIN for q in self.queues.values())
+            or any(q.stop_policy is StopPolicy.HOLD_AND_DRAIN for q in policy.local_queues.values())
         )
 
     @property
@@ -132,8 +136,8 @@ class World:
         item = self.items[w.key] = Item(w, self.forms.of(w), self._seq)
         return item
 
-    def enter(self, item: Item, *, fresh: bool = True) -> None:
-        """Into the queue its workload names, or aside with the reason.  `fresh` workloads meet the failed forms."""
+    def enter(self, item: Item) -> None:
+        """Into the queue its workload names, or aside with the reason."""
         w = item.workload
         item.queue = None
         queue, barrier = self._door(w)
@@ -153,10 +157,8 @@ class World:
         if item.not_before is not None:
             queue.pending.set_apart(item)
             heapq.heappush(self._alarms, (item.not_before, item.seq, item))
-        elif fresh:
-            queue.pending.arrive(item)
         else:
-            queue.pending.push(item)
+            queue.pending.arrive(item)
 
     def _door(self, w: Workload) -> tuple[Queue | None, tuple[PendingReason, str] | None]:
         local = self.policy.local_queues.get((w.namespace, w.queue))
@@ -197,6 +199,7 @@ class World:
                 amount = ps.usage.get(resource, 0)
                 if amount:
                     usage[i] = usage.get(i, 0) + amount
+        self.version += 1
         item.admission = admission
         item.usage, item.frs = usage, frozenset(frs)
         item.queue = self.queues.get(admission.cluster_queue)
@@ -222,6 +225,7 @@ class World:
 
     def free(self, item: Item) -> None:
         """Quota and place are given back; what was parked in the whole cohort tree is looked at again."""
+        self.version += 1
         self.cards.free(item.key)
         item.admission = None
         item.evicting = False
@@ -285,6 +289,29 @@ class World:
 
     def live_queues(self) -> Iterable[Queue]:
         return (q for q in self.queues.values() if q.pending.active and q.barrier is None)
+
+    def leavers(self) -> Iterator[tuple[Item, EvictionReason, str]]:
+        """Holders that may not stay, and why; only those that were not asked to leave before."""
+        if not self.drains:
+            return
+        for item in self.items.values():
+            if not item.holds or item.evicting:
+                continue
+            w = item.workload
+            local = self.policy.local_queues.get((w.namespace, w.queue))
+            if not w.active:
+                yield item, EvictionReason.DEACTIVATED, "The workload is deactivated"
+            elif item.queue is not None and item.queue.spec.stop_policy is StopPolicy.HOLD_AND_DRAIN:
+                yield item, EvictionReason.CLUSTER_QUEUE_STOPPED, "The ClusterQueue is stopped"
+            elif local is not None and local.stop_policy is StopPolicy.HOLD_AND_DRAIN:
+                yield item, EvictionReason.LOCAL_QUEUE_STOPPED, "The LocalQueue is stopped"
+
+    def aside_of(self, cluster_queue: str) -> Iterator[Item]:
+        """Those kept aside whose local queue leads to this cluster queue."""
+        for item in self.strays.values():
+            local = self.policy.local_queues.get((item.workload.namespace, item.workload.queue))
+            if local is not None and local.cluster_queue == cluster_queue:
+                yield item
 
     def holders(self) -> Sequence[Item]:
         return [item for item in self.items.values() if item.holds]

@@ -1,0 +1,210 @@
+"""Why a pending workload waits: every obstacle with its numbers, who holds what is missing, and by which rule.
+
+Looks and changes nothing: what it tries on the tree it takes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenure.domain.amounts import GPU, GPU_MEMORY
+from tenure.domain.explanation import Blocker, Holder
+from tenure.domain.ids import Instant, WorkloadKey
+from tenure.domain.policy import PreemptionPolicy, QuotaCheckStrategy
+
+from .cards import NoPlace
+from .flavors import Assignment, Mode
+from .forms import GroupDemand, PodDemand, whole_card_amount
+from .items import Item
+from .nomination import place_requests
+from .spelling import spell
+from .victims import Target, may_take
+from .world import Queue, World
+
+__all__ = ["blockers"]
+
+
+def blockers(world: World, item: Item, a: Assignment | None, targets: list[Target], now: Instant) -> list[Blocker]:
+    """All of them, the outermost first.  `a` is the present verdict; None where no queue takes the workload."""
+    found: list[Blocker] = []
+    queue = item.queue
+    if queue is None or a is None:
+        pend = item.status
+        return [Blocker(kind="queue", message=pend.message if pend else "no queue takes it")]
+    if queue.barrier is not None:
+        found.append(Blocker(kind="queue", message=queue.barrier[1]))
+    if item.not_before is not None and item.not_before > now:
+        found.append(Blocker(kind="backoff", message=f"not before {item.not_before}"))
+    if a.mode is not Mode.FIT:
+        found += _quota(world, item, queue)
+    elif not found:
+        found += _placement(world, item, queue, a)
+    if a.mode is not Mode.FIT and targets:
+        found += _leaving(world, targets)
+    if not found:
+        found += _line(queue, item)
+    return found
+
+
+def _quota(world: World, item: Item, queue: Queue) -> Iterator[Blocker]:
+    demand = world.demand(item, queue)
+    for ps in demand.pod_sets:
+        if ps.missing is not None and world.policy.quota_check is QuotaCheckStrategy.BLOCK_UNDECLARED:
+            resource = ps.missing[1]
+            asked = ps.pod_set.requests.get(resource, 0) * ps.pod_set.count
+            text = f"ClusterQueue {queue.spec.name} has no quota for {resource}"
+            yield Blocker(kind="resource", resource=resource, asked=asked, free=0, message=text)
+    for group in queue.spec.resource_groups:
+        parts = [(ps, g) for ps in demand.pod_sets for g in ps.groups if g.group is group]
+        if not parts:
+            continue
+        by_flavor = [_flavor(world, item, queue, parts, k) for k in range(len(group.flavors))]
+        if all(by_flavor):  # otherwise one of the flavors would do
+            for found in by_flavor:
+                yield from found
+
+
+def _flavor(
+    world: World, item: Item, queue: Queue, parts: list[tuple[PodDemand, GroupDemand]], k: int
+) -> list[Blocker]:
+    """What is against one flavor of a group; empty where it would do.  A gang asks for its minimum."""
+    flavor = parts[0][1].group.flavors[k].flavor
+    barred = [g.barred[k] for _, g in parts if g.barred[k] is not None]
+    if barred:
+        return [Blocker(kind="flavor", flavor=flavor, message=str(barred[0]))]
+    totals: dict[str, int] = {}
+    for ps, g in parts:
+        count = ps.pod_set.count if ps.pod_set.min_count is None else ps.pod_set.min_count
+        for resource, each in g.amounts:
+            shares = world.cards.whole_shares(flavor) if item.form.whole_card else None
+            totals[resource] = totals.get(resource, 0) + whole_card_amount(resource, each, shares) * count
+    found = []
+    for resource, asked in totals.items():
+        i = world.tree.index[flavor, resource]
+        if asked > queue.node.potential[i]:
+            found.append(_limit(queue, i, flavor, resource, asked))
+        elif asked > queue.node.available(i):
+            found.append(_in_use(world, item, queue, i, flavor, resource, asked))
+    return found
+
+
+def _limit(queue: Queue, i: int, flavor: str, resource: str, asked: int) -> Blocker:
+    most = queue.node.potential[i]
+    text = (
+        f"asks for {spell(resource, asked)} of {resource} in flavor {flavor}; "
+        f"ClusterQueue {queue.spec.name} can never have more than {spell(resource, most)}"
+    )
+    return Blocker(kind="limit", resource=resource, flavor=flavor, asked=asked, free=most, message=text)
+
+
+def _in_use(world: World, item: Item, queue: Queue, i: int, flavor: str, resource: str, asked: int) -> Blocker:
+    free = queue.node.available(i)
+    holders = [
+        Holder(key=c.key, amount=c.usage[i], preemptible=possible, because=because)
+        for node in queue.node.root().queues()
+        for c in world.queue_of[node].holders.values()
+        if c.usage.get(i)
+        for possible, because in (_rule(item, queue, c, world.queue_of[node], i),)
+    ]
+    holders.sort(key=lambda h: (-h.amount, h.key))
+    text = (
+        f"asks for {spell(resource, asked)} of {resource} in flavor {flavor}; {spell(resource, free)} is free "
+        f"to ClusterQueue {queue.spec.name}"
+    )
+    return Blocker(
+        kind="quota",
+        resource=resource,
+        flavor=flavor,
+        asked=asked,
+        free=free,
+        message=text,
+        held_by=tuple(holders),
+    )
+
+
+def _rule(item: Item, queue: Queue, c: Item, other: Queue, i: int) -> tuple[bool, str]:
+    """May `item` make `c` go for the sake of pair `i`, and by which rule of the policy (not)?"""
+    if c.evicting:
+        return True, "it is being stopped already; its quota is free when it has left"
+    rules = queue.spec.preemption
+    if other is queue:
+        return _by_policy(item, c, rules.within_cluster_queue, f"withinClusterQueue of {queue.spec.name}")
+    if rules.reclaim_within_cohort is PreemptionPolicy.NEVER:
+        return False, f"reclaimWithinCohort of {queue.spec.name} is Never"
+    if other.node.within_nominal((i,)):
+        return False, f"{other.spec.name} uses no more than its own quota, and only borrowed quota is reclaimed"
+    possible, because = _by_policy(item, c, rules.reclaim_within_cohort, f"reclaimWithinCohort of {queue.spec.name}")
+    if possible and queue.node.usage[i] >= queue.node.nominal[i] and not queue.while_borrowing:
+        return False, f"{queue.spec.name} would itself borrow, and its borrowWithinCohort is Never"
+    return possible, because
+
+
+def _by_policy(item: Item, c: Item, policy: PreemptionPolicy, rule: str) -> tuple[bool, str]:
+    possible = may_take(item, c, policy)
+    if policy is PreemptionPolicy.NEVER:
+        return False, f"{rule} is Never"
+    if policy is PreemptionPolicy.ANY:
+        return True, f"{rule} is Any"
+    below = "is below" if c.priority < item.priority else "is not below"
+    newer = ""
+    if policy is PreemptionPolicy.LOWER_OR_NEWER_EQUAL_PRIORITY and c.priority == item.priority:
+        newer = ", and it is newer" if possible else ", and it is older"
+    return possible, f"{rule} is {policy}: its priority {c.priority} {below} {item.priority}{newer}"
+
+
+def _placement(world: World, item: Item, queue: Queue, a: Assignment) -> Iterator[Blocker]:
+    del queue
+    if not world.cards.known:
+        return
+    outcome = world.cards.place(place_requests(world, item, a))
+    if not isinstance(outcome, NoPlace):
+        return
+    r = outcome.request
+    rooms = [(world.cards.room(c.id), c) for c in world.cards.cards.values() if c.flavor == r.flavor]
+    resource = GPU if not any(shares >= r.shares for (shares, _), _ in rooms) else GPU_MEMORY
+    free = max((room[0] if resource == GPU else room[1] for room, _ in rooms), default=0)
+    asked = r.shares if resource == GPU else r.memory
+    holders: dict[WorkloadKey, int] = {}
+    flavor_cards = {c.id for _, c in rooms}
+    for key, placements in world.cards.held.items():
+        amount = sum(p.shares if resource == GPU else p.memory for p in placements if p.card in flavor_cards)
+        if amount:
+            holders[key] = amount
+    yield Blocker(
+        kind="placement",
+        resource=resource,
+        flavor=r.flavor,
+        asked=asked,
+        free=max(0, free),
+        message=outcome.message,
+        held_by=tuple(
+            Holder(key=key, amount=n, preemptible=False, because="quota is there; nobody is preempted for a place")
+            for key, n in sorted(holders.items())
+        ),
+    )
+
+
+def _leaving(world: World, targets: list[Target]) -> Iterator[Blocker]:
+    del world
+    leaving = [t for t in targets if t.item.evicting or t.item.shrinking]
+    if leaving:
+        keys = ", ".join(t.item.key for t in leaving)
+        yield Blocker(
+            kind="preemption",
+            message=f"waits until {keys} has left",
+            held_by=tuple(
+                Holder(key=t.item.key, amount=0, preemptible=True, because=f"asked to leave: {t.reason}")
+                for t in leaving
+            ),
+        )
+
+
+def _line(queue: Queue, item: Item) -> Iterator[Blocker]:
+    line = queue.pending.in_order()
+    ahead = line.index(item) if item in line else 0
+    if ahead:
+        yield Blocker(
+            kind="line",
+            message=f"{ahead} ahead of it in ClusterQueue {queue.spec.name} ({queue.spec.queueing_strategy}); "
+            f"first is {line[0].key}",
+        )

@@ -1,0 +1,139 @@
+"""Counterfactuals: 'with this changed, it would start', each one played on a copy of the engine before it is shown.
+
+The copy holds everybody who holds quota, and of those who wait only whoever could come first; it starts from a world
+in which everything parked is looked at again, as it would be after any change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from tenure.domain.amounts import GPU, GPU_MEMORY, format_bytes
+from tenure.domain.explanation import Blocker, Counterfactual
+from tenure.domain.ids import Instant, WorkloadKey
+from tenure.domain.plan import Plan
+from tenure.domain.workload import Workload
+
+from .items import Item
+from .spelling import spell
+from .world import World
+
+__all__ = ["Trial", "counterfactuals", "first_in_line", "play"]
+
+_MAX_CYCLES = 200
+_MAX_AHEAD = 64  # of each queue; more than this do not start in one go on one machine
+_MAX_ENDINGS = 5
+
+Trial = Callable[[Iterable[WorkloadKey], Iterable[Workload]], Iterator[Plan]]
+"""Plays cycles on a copy without these holders, and with these workloads waiting; the plans one by one, to rest."""
+
+
+def first_in_line(world: World, item: Item) -> list[Workload]:
+    """Who waits in this cohort tree and could be served before `item`, and `item` itself."""
+    assert item.queue is not None
+    ahead: list[Item] = []
+    for node in item.queue.node.root().queues():
+        line = [i for i in world.queue_of[node].pending.items() if node is not item.queue.node or i.rank <= item.rank]
+        line.sort(key=lambda i: i.rank)
+        ahead += line[:_MAX_AHEAD]
+    if item not in ahead:
+        ahead.append(item)
+    return [i.workload for i in ahead]
+
+
+def counterfactuals(world: World, item: Item, blockers: Iterable[Blocker], trial: Trial) -> Iterator[Counterfactual]:
+    """In this order: somebody's end, a smaller request, a higher priority.  Only what came true in the trial."""
+    line = first_in_line(world, item)
+    if _starts(item.key, trial((), line)):
+        return
+    yield from _endings(item, blockers, line, trial)
+    yield from _smaller(item, blockers, line, trial)
+    yield from _higher(world, item, line, trial)
+
+
+def _starts(key: WorkloadKey, plans: Iterator[Plan]) -> bool:
+    return any(admit.key == key for plan in plans for admit in plan.admits)
+
+
+def _endings(item: Item, blockers: Iterable[Blocker], line: list[Workload], trial: Trial) -> Iterator[Counterfactual]:
+    holders = list(dict.fromkeys(h.key for b in blockers for h in b.held_by if h.key != item.key))
+    helpful = [key for key in holders[:_MAX_ENDINGS] if _starts(item.key, trial((key,), line))]
+    for key in helpful:
+        yield Counterfactual(change=f"when {key} ends", effect="it starts")
+    if not helpful and holders and _starts(item.key, trial(holders, line)):
+        yield Counterfactual(change=f"when {', '.join(holders)} have ended", effect="it starts")
+
+
+def _smaller(item: Item, blockers: Iterable[Blocker], line: list[Workload], trial: Trial) -> Iterator[Counterfactual]:
+    """The same workload asking for what is free of the one resource that is short."""
+    seen: set[tuple[str, int]] = set()
+    for b in blockers:
+        if b.kind not in ("quota", "limit", "placement") or b.resource is None or not b.free or not b.asked:
+            continue
+        changed = _asking_less(item.workload, b.resource, b.free, b.asked)
+        if changed is None or (b.resource, b.free) in seen:
+            continue
+        seen.add((b.resource, b.free))
+        if _starts(item.key, trial((), [changed if w.key == item.key else w for w in line])):
+            asks = {p.name: p.requests.get(b.resource, 0) for p in item.workload.pod_sets}
+            each = next(p for p in changed.pod_sets if p.requests.get(b.resource, 0) != asks[p.name])
+            less, more = _amount(b.resource, each.requests[b.resource]), _amount(b.resource, asks[each.name])
+            yield Counterfactual(change=f"with {less} instead of {more}", effect="it would start now")
+
+
+def _asking_less(w: Workload, resource: str, free: int, asked: int) -> Workload | None:
+    """The largest equal cut of every process that brings the whole under what is free."""
+    pods = []
+    for p in w.pod_sets:
+        each = p.requests.get(resource, 0)
+        less = each * free // asked
+        if each and not less:
+            return None
+        pods.append(replace(p, requests={**p.requests, resource: less}) if each else p)
+    changed = replace(w, pod_sets=tuple(pods))
+    return None if changed == w else changed
+
+
+def _amount(resource: str, amount: int) -> str:
+    if resource == GPU_MEMORY:
+        return f"{format_bytes(amount)} of card memory"
+    if resource == GPU:
+        return f"{amount} share(s)"
+    return f"{spell(resource, amount)} of {resource}"
+
+
+def _higher(world: World, item: Item, line: list[Workload], trial: Trial) -> Iterator[Counterfactual]:
+    """The lowest priority class above its own at which something would change."""
+    classes = sorted(
+        (c for c in world.policy.workload_priority_classes.values() if c.value > item.priority),
+        key=lambda c: (c.value, c.name),
+    )
+    for c in classes:
+        raised = replace(item.workload, priority=c.value)
+        victims: list[WorkloadKey] = []
+        started = False
+        for plan in trial((), [raised if w.key == item.key else w for w in line]):
+            victims += [p.victim for p in plan.preempts if p.preemptor == item.key]
+            victims += [p.victim for p in plan.shrinks if p.preemptor == item.key]
+            started = started or any(a.key == item.key for a in plan.admits)
+        if victims:
+            yield Counterfactual(change=f"at priority {c.name}", effect=f"it would preempt {', '.join(victims)}")
+            return
+        if started:
+            yield Counterfactual(change=f"at priority {c.name}", effect="it would start now")
+            return
+
+
+def play(cycle: Callable[[Instant], Plan], has_heads: Callable[[Instant], bool], now: Instant) -> Iterator[Plan]:
+    """Cycles until nothing moves any more."""
+    before = None
+    for _ in range(_MAX_CYCLES):
+        if not has_heads(now):
+            return
+        plan = cycle(now)
+        yield plan
+        decided = bool(plan.admits or plan.preempts or plan.shrinks)
+        if not decided and plan.order == before:
+            return
+        before = None if decided else plan.order
