@@ -7,6 +7,7 @@ but one socket, reaps the supervisors, and ends when the daemon does; supervisor
 from __future__ import annotations
 
 import contextlib
+import datetime  # noqa: F401  (read_record wants it: loaded here, once, it costs no supervisor its milliseconds)
 import errno
 import gc
 import json

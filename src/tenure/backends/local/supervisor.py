@@ -17,7 +17,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from tenure.sdk.record import RecordWriter, read_record
+from tenure.sdk.record import RECORD, RecordWriter, read_record
 
 from . import processes
 from .cgroup import Cgroup
@@ -96,6 +96,7 @@ class Supervisor:
         fd = os.open(os.path.join(self.run_dir, RESERVE), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         preallocate(fd, _RESERVE_BYTES, keep_size=False)
         os.close(fd)
+        self._record_size = os.path.getsize(os.path.join(self.run_dir, RECORD))
 
     def _listen(self) -> None:
         processes.become_subreaper()
@@ -308,6 +309,9 @@ class Supervisor:
 
     def _own_words(self) -> dict[str, Any] | None:
         """How the run closed its own record, if it did."""
+        with contextlib.suppress(OSError):
+            if os.path.getsize(os.path.join(self.run_dir, RECORD)) == self._record_size:
+                return None  # nobody but us has written
         record = read_record(self.run_dir)
         if record.closed is None or record.closed["by"] != "run":
             return None
