@@ -3,6 +3,6 @@
 Pure: no clock, no I/O, no randomness; `now` is always an argument.
 """
 
-from .engine import Engine, EngineOptions
+from .engine import Engine, EngineOptions, Reservation
 
-__all__ = ["Engine", "EngineOptions"]
+__all__ = ["Engine", "EngineOptions", "Reservation"]

@@ -27,7 +27,7 @@ from .verdicts import Verdicts, judge
 from .whatif import Trial, counterfactuals, play
 from .world import World
 
-__all__ = ["Engine", "EngineOptions"]
+__all__ = ["Engine", "EngineOptions", "Reservation"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,16 @@ class EngineOptions:
     """What goes beyond Kueue.  `shrink_gangs`: an elastic gang gives up its surplus before anyone is taken whole."""
 
     shrink_gangs: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """One that holds quota: all that `restore` needs to make another engine hold it too."""
+
+    workload: Workload
+    admission: Admission
+    reserved_at: Instant
+    evicting: bool
 
 
 class Engine:
@@ -216,6 +226,28 @@ class Engine:
         line = queue.pending.in_order() if queue else []
         aside = sorted(self._world.aside_of(cluster_queue), key=lambda item: item.rank)
         return tuple(item.key for item in (*line, *aside))
+
+    @property
+    def policy(self) -> Policy:
+        return self._world.policy
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        return tuple(self._world.cards.cards.values())
+
+    @property
+    def options(self) -> EngineOptions:
+        return self._options
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Everybody who holds quota."""
+        return tuple(
+            Reservation(
+                workload=item.workload, admission=item.admission, reserved_at=item.reserved_at, evicting=item.evicting
+            )
+            for item in self._world.items.values()
+            if item.admission is not None
+        )
 
     def usage(self) -> tuple[QueueUsage, ...]:
         """Per cluster queue, flavor and resource: nominal, used, borrowed, lent, and how many wait."""

@@ -200,11 +200,11 @@ def _leaving(world: World, targets: list[Target]) -> Iterator[Blocker]:
 
 
 def _line(queue: Queue, item: Item) -> Iterator[Blocker]:
-    line = queue.pending.in_order()
-    ahead = line.index(item) if item in line else 0
+    ahead = queue.pending.position(item)
     if ahead:
+        first = queue.pending.sticky or queue.pending.first(1)[0]
         yield Blocker(
             kind="line",
             message=f"{ahead} ahead of it in ClusterQueue {queue.spec.name} ({queue.spec.queueing_strategy}); "
-            f"first is {line[0].key}",
+            f"first is {first.key}",
         )

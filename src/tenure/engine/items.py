@@ -45,7 +45,7 @@ class Item:
     """`queue` is None while no cluster queue takes the workload; `pile` is where it waits inside that queue."""
 
     __slots__ = (
-        "admission", "aside", "evicting", "form", "frs", "key", "not_before", "pile", "priority", "queue",
+        "admission", "aside", "evicting", "form", "frs", "key", "not_before", "pile", "priority", "queue", "rank",
         "reserved_at", "scan", "seq", "shrinking", "status", "ts", "uid", "usage", "workload",
     )  # fmt: skip
 
@@ -72,11 +72,8 @@ class Item:
         self.uid = workload.uid
         self.priority = workload.priority
         self.ts = workload.created_at
+        self.rank = (-self.priority, self.ts, self.uid, self.seq)
 
     @property
     def holds(self) -> bool:
         return self.admission is not None
-
-    @property
-    def rank(self) -> tuple[int, int, str, int]:
-        return (-self.priority, self.ts, self.uid, self.seq)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from operator import attrgetter
 
 from tenure.domain.plan import Pend
 
@@ -16,6 +17,8 @@ from .forms import Form
 from .items import Item
 
 __all__ = ["PendingQueue", "Pile"]
+
+_RANK = attrgetter("rank")
 
 
 class Pile:
@@ -187,7 +190,15 @@ class PendingQueue:
         yield from self.apart.values()
 
     def in_order(self) -> list[Item]:
-        return sorted(self.items(), key=lambda item: (item is not self.sticky, *item.rank))
+        line = sorted(self.items(), key=_RANK)
+        if self.sticky is not None and self.sticky in line:
+            line.remove(self.sticky)
+            line.insert(0, self.sticky)
+        return line
+
+    def first(self, count: int) -> list[Item]:
+        """The first few, by rank alone."""
+        return heapq.nsmallest(count, self.items(), key=_RANK)
 
     def _bucket(self, form: Form) -> _Bucket:
         bucket = self._buckets.get(form)

@@ -22,7 +22,7 @@ from .world import World
 __all__ = ["Trial", "counterfactuals", "first_in_line", "play"]
 
 _MAX_CYCLES = 200
-_MAX_AHEAD = 64  # of each queue; more than this do not start in one go on one machine
+_MAX_AHEAD = 64  # of each queue; behind a longer line nothing is promised
 _MAX_ENDINGS = 5
 
 Trial = Callable[[Iterable[WorkloadKey], Iterable[Workload]], Iterator[Plan]]
@@ -32,18 +32,20 @@ Trial = Callable[[Iterable[WorkloadKey], Iterable[Workload]], Iterator[Plan]]
 def first_in_line(world: World, item: Item) -> list[Workload]:
     """Who waits in this cohort tree and could be served before `item`, and `item` itself."""
     assert item.queue is not None
-    ahead: list[Item] = []
+    line: dict[WorkloadKey, Workload] = {}
     for node in item.queue.node.root().queues():
-        line = [i for i in world.queue_of[node].pending.items() if node is not item.queue.node or i.rank <= item.rank]
-        line.sort(key=lambda i: i.rank)
-        ahead += line[:_MAX_AHEAD]
-    if item not in ahead:
-        ahead.append(item)
-    return [i.workload for i in ahead]
+        for other in world.queue_of[node].pending.first(_MAX_AHEAD):
+            if other.not_before is None:
+                line[other.key] = other.workload
+    line[item.key] = item.workload
+    return list(line.values())
 
 
 def counterfactuals(world: World, item: Item, blockers: Iterable[Blocker], trial: Trial) -> Iterator[Counterfactual]:
     """In this order: somebody's end, a smaller request, a higher priority.  Only what came true in the trial."""
+    assert item.queue is not None
+    if item.not_before is not None or item.queue.pending.position(item) >= _MAX_AHEAD:
+        return
     line = first_in_line(world, item)
     if _starts(item.key, trial((), line)):
         return
