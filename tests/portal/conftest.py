@@ -7,8 +7,8 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,3 +111,9 @@ def opened(home: Path, *, cards: tuple[str, ...] = ("8x16Gi",), env: dict[str, s
 def door() -> Iterator[Door]:
     with tempfile.TemporaryDirectory(prefix="tenure-portal-") as folder, opened(Path(folder) / "home") as door:
         yield door
+
+
+@pytest.fixture
+def open_door() -> Callable[..., AbstractContextManager[Door]]:
+    """For a test that needs a home or an address of its own."""
+    return opened

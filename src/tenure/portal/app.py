@@ -101,9 +101,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
             if path in ("/healthz", "/readyz", "/version"):
                 operation["security"] = []
             for status, answer in operation["responses"].items():
-                content = answer.get("content", {})
-                if status.isdigit() and int(status) >= 400 and "application/json" in content:
-                    answer["content"] = {problems.MEDIA_TYPE: content["application/json"]}
+                if status.isdigit() and int(status) >= 400:
+                    answer["content"] = {problems.MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return document
 
 

@@ -111,7 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 70
     finally:
-        os.close(lock)
+        # The lock goes with the process, not before: a free lock means that nothing of this daemon is left.
+        log.debug("descriptor %d holds the lock to the last", lock)
 
 
 def _serve(settings: Settings, cards: Sequence[str], ear: _Ear, end: _End) -> int:

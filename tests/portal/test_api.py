@@ -1,0 +1,268 @@
+"""REST, on real sockets and real processes: what scripts rely on, and what is refused in which words."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fastapi.openapi.models import OpenAPI
+from prometheus_client.parser import text_string_to_metric_families
+
+from tenure.portal.api import wire
+
+if TYPE_CHECKING:
+    from .conftest import Answer, Door
+
+STRANGE = '训练 "x" $(rm) \n<script>'
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+
+def problem(answer: Answer, status: int, code: str) -> dict[str, Any]:
+    assert answer.status == status, answer.body
+    assert answer.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = answer.json
+    wire.Problem.model_validate(body)
+    assert (body["status"], body["code"]) == (status, code)
+    assert body["detail"]
+    return body
+
+
+def test_a_job_from_submit_to_its_end(door: Door) -> None:
+    answer = door.ask("POST", "/api/v1/jobs", {"argv": ["sh", "-c", "echo out; echo err >&2; exit 3"], "name": STRANGE})
+    assert answer.status == 201
+    job = wire.JobObject.model_validate(answer.json)
+    assert answer.headers["location"] == f"/api/v1/jobs/{job.id}"
+    assert job.name == STRANGE
+    assert TIME.fullmatch(answer.json["submitted_at"])
+
+    shown = wire.JobShown.model_validate(door.wait(job.id))
+    assert shown.attempts is not None
+    assert (shown.state, shown.attempts[0].exit_code) == ("ended", 3)
+    assert door.ask("GET", answer.headers["location"]).json["outcome"] == "failed"
+    assert door.ask("GET", f"/api/v1/jobs/{job.id}/logs").body == b"out\n"
+    assert door.ask("GET", f"/api/v1/jobs/{job.id}/logs?stream=stderr").body == b"err\n"
+    assert door.ask("GET", f"/api/v1/runs/{job.id}.1").json["outcome"] == "failed"
+    wire.Why.model_validate(door.ask("GET", f"/api/v1/jobs/{job.id}/why").json)
+
+
+def test_an_array_is_one_thing_with_tasks(door: Door) -> None:
+    answer = door.ask("POST", "/api/v1/jobs", {"argv": ["true"], "array": "1-3%2"})
+    array = wire.Array.model_validate(answer.json)
+    assert array.tasks == [f"{array.id}_{n}" for n in (1, 2, 3)]
+    shown = wire.JobShown.model_validate(door.wait(array.id))
+    assert [task.outcome for task in shown.tasks or ()] == ["completed"] * 3
+    assert door.wait(f"{array.id}_2")["array_index"] == 2
+    tasks = door.ask("GET", f"/api/v1/jobs?array={array.id}").json
+    assert {job["id"] for job in wire.JobPage.model_validate(tasks).model_dump()["items"]} == set(array.tasks)
+
+
+def test_pages_of_jobs_neither_skip_nor_repeat(door: Door) -> None:
+    made = [door.submit("true", project="paged") for _ in range(5)]
+    seen, cursor = [], ""
+    while True:
+        page = door.ask("GET", f"/api/v1/jobs?all=1&project=paged&limit=2{cursor}").json
+        seen += [job["id"] for job in page["items"]]
+        if page["next"] is None:
+            break
+        cursor = f"&cursor={page['next']}"
+    assert seen == made[::-1]
+
+
+def test_the_same_key_is_the_same_job(door: Door) -> None:
+    key = {"Idempotency-Key": "once"}
+    body = {"argv": ["true"], "name": "once"}
+    first = door.ask("POST", "/api/v1/jobs", body, headers=key)
+    again = door.ask("POST", "/api/v1/jobs", body, headers=key)
+    assert (first.status, again.status) == (201, 201)
+    assert first.json["id"] == again.json["id"]
+    problem(door.ask("POST", "/api/v1/jobs", {**body, "name": "other"}, headers=key), 409, "IdempotencyKeyReused")
+
+
+def test_a_client_that_leaves_right_after_posting_made_the_job_once_or_not_at_all(door: Door) -> None:
+    """With its key it finds out which: the job that it made, or the one that this makes."""
+    body = json.dumps({"argv": ["true"], "name": "left", "project": "left"}).encode()
+    head = f"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\nIdempotency-Key: k%d\r\n\r\n"
+    for number in range(20):
+        connection = door.unix()
+        connection.connect()
+        connection.sock.sendall((head % number).encode() + body[: len(body) - (number % 2)])
+        connection.sock.shutdown(socket.SHUT_RDWR)
+        connection.close()
+    answers = [
+        door.ask("POST", "/api/v1/jobs", body, headers={"Idempotency-Key": f"k{number}"}) for number in range(20)
+    ]
+    ids = {answer.json["id"] for answer in answers}
+    assert {answer.status for answer in answers} == {201}
+    assert len(ids) == 20
+    listed = door.ask("GET", "/api/v1/jobs?all=1&project=left&limit=100").json["items"]
+    assert {job["id"] for job in listed} == ids
+
+
+def test_verbs_follow_a_colon(door: Door) -> None:
+    job = door.submit("sleep", "60", hold=True)
+    assert door.ask("POST", f"/api/v1/jobs/{job}:release", {}).status == 200
+    assert door.ask("POST", f"/api/v1/jobs/{job}:cancel", {"reason": "enough", "grace_s": 1}).status == 200
+    assert door.wait(job)["outcome"] == "cancelled"
+    assert door.ask("POST", f"/api/v1/jobs/{job}:cancel").status == 200  # asking twice is asking once
+    again = door.ask("POST", f"/api/v1/jobs/{job}:retry")
+    assert again.status == 200, again.body
+    assert door.ask("POST", f"/api/v1/jobs/{again.json['id']}:hold").status in (200, 409)
+    assert door.ask("POST", f"/api/v1/jobs/{again.json['id']}:cancel", {"grace_s": 1}).status == 200
+    assert door.wait(again.json["id"])["outcome"] == "cancelled"
+
+
+def test_every_branch_of_the_error_tree_is_a_problem(door: Door) -> None:
+    ended = door.submit("true")
+    door.wait(ended)
+    ask = door.ask
+    assert problem(ask("GET", "/api/v1/jobs/999"), 404, "NotFound")["type"] == "urn:tenure:problem:NotFound"
+    problem(ask("GET", "/api/v1/runs/999.1"), 404, "NotFound")
+    problem(ask("GET", "/nowhere"), 404, "NotFound")
+    problem(ask("POST", "/api/v1/jobs/1:dance"), 404, "NotFound")
+    problem(ask("GET", "/static/none.js"), 404, "NotFound")
+    assert "GET, POST" in problem(ask("PUT", "/api/v1/jobs"), 405, "MethodNotAllowed")["detail"]
+    problem(ask("POST", f"/api/v1/jobs/{ended}:cancel"), 409, "JobEnded")
+    problem(ask("POST", "/api/v1/jobs", b"{"), 400, "InvalidJSON")
+    problem(ask("POST", "/api/v1/jobs", b"[" * 100_000), 400, "InvalidJSON")
+    problem(ask("POST", "/api/v1/jobs", []), 400, "InvalidJSON")
+    assert problem(ask("POST", "/api/v1/jobs", {}), 422, "InvalidRequest")["field"] == "argv"
+    assert (
+        problem(ask("POST", "/api/v1/jobs", {"argv": ["x"], "shares": "x"}), 422, "InvalidRequest")["field"] == "shares"
+    )
+    assert (
+        "gpu_memory"
+        in problem(ask("POST", "/api/v1/jobs", {"argv": ["x"], "gpu_memry": 1}), 422, "UnknownField")["detail"]
+    )
+    assert problem(ask("GET", "/api/v1/jobs?limit=0"), 422, "InvalidRequest")["field"] == "limit"
+    assert problem(ask("POST", f"/api/v1/jobs/{ended}:cancel", {"grace": 1}), 422, "InvalidRequest")["field"] == "grace"
+    file = {"name": "bad.yaml", "text": "apiVersion: batch/v1\nkind: Job\nspec:\n  paralelism: 2\n"}
+    listed = problem(ask("POST", "/api/v1/jobs", {"file": file}), 422, "InvalidManifest")
+    assert {"file", "line", "field", "message"} <= set(listed["problems"][0])
+    huge = {"Content-Length": str(10**9)}
+    problem(ask("POST", "/api/v1/jobs", b"{}", headers=huge), 413, "TooLarge")
+
+
+def test_an_environment_of_a_megabyte_is_taken(door: Door) -> None:
+    environment = {f"V{n}": "x" * 1000 for n in range(1000)} | {"PATH": "/usr/bin:/bin"}
+    answer = door.ask("POST", "/api/v1/jobs", {"argv": ["sh", "-c", "echo ${#V7}"], "environment": environment})
+    assert answer.status == 201, answer.body
+    assert door.wait(answer.json["id"])["outcome"] == "completed"
+    assert door.ask("GET", f"/api/v1/jobs/{answer.json['id']}/logs").body == b"1000\n"
+
+
+def test_waiting_ends_with_the_job_and_not_before(door: Door) -> None:
+    job = door.submit("sleep", "0.5")
+    assert door.ask("GET", f"/api/v1/jobs/{job}:wait?timeout=0").status == 204
+    shown = door.wait(job)
+    heard = time.time()
+    from datetime import datetime
+
+    assert heard - datetime.fromisoformat(shown["ended_at"]).timestamp() < 0.5
+    problem(door.ask("GET", "/api/v1/jobs/999:wait"), 404, "NotFound")
+
+
+def test_more_waiting_clients_than_threads_block_nobody(door: Door) -> None:
+    job = door.submit("sleep", "60")
+    answers: list[int] = []
+    waiting = [
+        threading.Thread(target=lambda: answers.append(door.ask("GET", f"/api/v1/jobs/{job}:wait?timeout=30").status))
+        for _ in range(100)
+    ]
+    for thread in waiting:
+        thread.start()
+    assert door.ask("GET", "/healthz").body == b"ok\n"
+    assert door.ask("GET", f"/api/v1/jobs/{job}").status == 200
+    door.ask("POST", f"/api/v1/jobs/{job}:cancel", {"grace_s": 1})
+    for thread in waiting:
+        thread.join(20)
+    assert answers == [200] * 100
+
+
+def test_a_log_is_followed_to_the_end_of_its_attempt(door: Door) -> None:
+    script = "for i in 1 2 3 4 5; do printf 'step %s\\r' $i; sleep 0.05; done; printf '\\377\\033[31mred\\n'"
+    job = door.submit("sh", "-c", script)
+    followed = door.ask("GET", f"/api/v1/jobs/{job}/logs?follow=1").body
+    assert followed == b"".join(b"step %d\r" % n for n in range(1, 6)) + b"\xff\x1b[31mred\n"
+    whole = door.ask("GET", f"/api/v1/jobs/{job}/logs")
+    assert whole.body == followed
+    assert (whole.headers["x-tenure-offset"], whole.headers["x-tenure-size"]) == ("0", str(len(followed)))
+    part = door.ask("GET", f"/api/v1/jobs/{job}/logs?offset=7&follow=1")
+    assert part.body == followed[7:]
+    assert door.ask("GET", f"/api/v1/jobs/{job}/logs?tail=1").body == followed
+    assert door.ask("GET", f"/api/v1/jobs/{job}/logs?offset=10000").body == b""
+    problem(door.ask("GET", f"/api/v1/jobs/{job}/logs?offset=1&tail=1"), 422, "InvalidRequest")
+    problem(door.ask("GET", f"/api/v1/jobs/{job}/logs?attempt=7"), 404, "NotFound")
+
+
+def test_following_across_attempts_goes_on_where_the_job_does(door: Door) -> None:
+    script = 'echo "attempt $TENURE_ATTEMPT"; test "$TENURE_ATTEMPT" -ge 2'
+    job = door.submit("sh", "-c", script, backoff_limit=3)
+    answer = door.ask("GET", f"/api/v1/jobs/{job}/logs?follow=1&across=1")
+    assert answer.body == b"attempt 1\nattempt 2\n"
+    assert door.ask("GET", f"/api/v1/jobs/{job}/logs?attempt=1&follow=1").body == b"attempt 1\n"
+
+
+def test_queues_cards_policy_and_status_are_what_the_document_says(door: Door) -> None:
+    (card,) = door.ask("GET", "/api/v1/cards").json
+    assert (card["source"], card["shares"], card["memory_measured"]) == ("declared", 8, None)
+    assert {queue["name"] for queue in door.ask("GET", "/api/v1/queues").json} == {"general", "large-model"}
+    assert "kind: ClusterQueue" in door.ask("GET", "/api/v1/policy").json["yaml"]
+    assert door.ask("GET", "/api/v1/status").json["card_source"] == "declared"
+    assert door.ask("GET", "/readyz").json == {"ready": True}
+    bad = {"files": [{"name": "a.yaml", "text": "kind: ClusterQueueue\n"}]}
+    checked = door.ask("POST", "/api/v1/policy:check", bad).json
+    assert checked["ok"] is False
+    assert checked["problems"][0]["file"] == "a.yaml"
+    assert door.ask("POST", "/api/v1/policy:reload").status == 200
+
+
+def test_metrics_are_kueues_names_and_hold_no_text_of_users(door: Door) -> None:
+    job = door.submit("sleep", "30", name="SECRET-NAME", shares=2, gpu_memory="1Gi")
+    text = door.ask("GET", "/metrics").body.decode()
+    door.ask("POST", f"/api/v1/jobs/{job}:cancel", {"grace_s": 1})
+    found = {family.name: family for family in text_string_to_metric_families(text)}
+    assert {
+        "tenure_pending_workloads",
+        "tenure_admitted_active_workloads",
+        "tenure_cluster_queue_nominal_quota",
+    } <= set(found)
+    nominal = {
+        (s.labels["cluster_queue"], s.labels["resource"]): s.value
+        for s in found["tenure_cluster_queue_nominal_quota"].samples
+    }
+    assert nominal["general", "nvidia.com/gpu"] == 8
+    assert "SECRET" not in text
+    door.wait(job)
+
+
+def test_the_document_is_openapi_31_and_complete(door: Door) -> None:
+    document = door.ask("GET", "/openapi.json", over="tcp").json
+    OpenAPI.model_validate(document)
+    assert document["openapi"].startswith("3.1")
+    operations = [
+        (path, method, operation) for path, item in document["paths"].items() for method, operation in item.items()
+    ]
+    names = [operation["operationId"] for _, _, operation in operations]
+    assert len(names) == len(set(names))
+    for path, method, operation in operations:
+        inside = set(re.findall(r"{(\w+)}", path))
+        declared = {p["name"] for p in operation.get("parameters", ()) if p["in"] == "path"}
+        assert inside == declared, (path, method)
+        for status, answer in operation["responses"].items():
+            assert answer["description"]
+            if int(status) >= 400:
+                assert list(answer["content"]) == ["application/problem+json"], (path, status)
+    assert {"/api/v1/jobs/{id}:cancel", "/api/v1/jobs/{id}:wait", "/api/v1/events"} <= set(document["paths"])
+    references = set(re.findall(r'"\$ref": ?"#/components/schemas/(\w+)"', json.dumps(document)))
+    assert references <= set(document["components"]["schemas"])
+    assert "JobSubmission" in references
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs/%2e%2e", "/api/v1/runs/..%2f..%2fetc", "/static/..%2f..%2fserver.py", "/static/%2e%2e/auth.py", "/api/v1/jobs/%00", "/jobs/%ff"])  # fmt: skip
+def test_no_path_leads_out(door: Door, path: str) -> None:
+    assert door.ask("GET", path).status in (400, 404)

@@ -1,0 +1,167 @@
+"""The diary over SSE: each event once, in order, from any id on, to many clients of any speed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .conftest import Door
+
+
+class Stream:
+    """One client of the stream, reading messages as a browser does."""
+
+    def __init__(self, door: Door, query: str = "", last: int | None = None) -> None:
+        self.connection = door.unix(timeout=20)
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": str(last)} if last is not None else {})
+        self.connection.request("GET", "/api/v1/events" + query, headers=headers)
+        self.answer: http.client.HTTPResponse = self.connection.getresponse()
+        assert self.answer.status == 200
+        assert self.answer.getheader("content-type") == "text/event-stream; charset=utf-8"
+
+    def next(self) -> dict[str, Any]:
+        fields: dict[str, str] = {}
+        while True:
+            line = self.answer.readline().decode().rstrip("\n")
+            if line.startswith(":") or line.startswith("retry:"):
+                continue
+            if not line:
+                if fields.get("data"):
+                    event: dict[str, Any] = json.loads(fields["data"])
+                    assert (int(fields["id"]), fields["event"]) == (event["id"], event["kind"])
+                    return event
+                continue
+            name, _, value = line.partition(": ")
+            fields[name] = value
+
+    def until(self, kind: str, job: str | None = None) -> list[dict[str, Any]]:
+        events = []
+        while True:
+            events.append(self.next())
+            if events[-1]["kind"] == kind and job in (None, events[-1]["job_id"]):
+                return events
+
+    def close(self) -> None:
+        self.answer.close()
+        self.connection.close()
+
+
+def diary(door: Door, after: int = 0) -> list[int]:
+    events, cursor = [], after
+    while batch := door.ask("GET", f"/api/v1/events?after={cursor}&limit=500").json:
+        events += [event["id"] for event in batch]
+        cursor = events[-1]
+    return events
+
+
+def test_a_stream_begins_with_what_happens_next(door: Door) -> None:
+    before = diary(door)[-1]
+    stream = Stream(door)
+    job = door.submit("true")
+    events = stream.until("JobEnded", job)
+    assert events[0]["id"] > before
+    assert [event["kind"] for event in events if event["job_id"] == job and event["kind"].startswith("Job")][:1] == [
+        "JobSubmitted"
+    ]
+    stream.close()
+
+
+def test_last_event_id_resumes_without_loss_or_repetition(door: Door) -> None:
+    start = diary(door)[-1]
+    stream = Stream(door, f"?after={start}")
+    seen: list[int] = []
+    jobs = [door.submit("true") for _ in range(6)]
+    for job in jobs:
+        for _ in range(3):
+            seen.append(stream.next()["id"])
+        stream.close()
+        stream = Stream(door, last=seen[-1])
+        door.wait(job)
+    last = door.submit("true")
+    door.wait(last)
+    while seen[-1] < diary(door, start)[-1]:
+        seen.append(stream.next()["id"])
+    stream.close()
+    assert seen == diary(door, start)[: len(seen)]
+
+
+def test_a_filter_by_job_knows_an_arrays_tasks(door: Door) -> None:
+    other = door.submit("sleep", "0.3")
+    array = door.ask("POST", "/api/v1/jobs", {"argv": ["true"], "array": "1-3"}).json["id"]
+    door.wait(array)
+    door.wait(other)
+    stream = Stream(door, f"?after=0&job={array}")
+    events = []
+    while sum(event["kind"] == "JobEnded" for event in events) < 3:
+        events.append(stream.next())
+    stream.close()
+    assert {event["job_id"] for event in events} == {f"{array}_{n}" for n in (1, 2, 3)}
+
+    single = Stream(door, f"?after=0&job={other}")
+    assert {event["job_id"] for event in single.until("JobEnded")} == {other}
+    single.close()
+
+
+def test_the_end_of_a_job_is_seen_at_once(door: Door) -> None:
+    stream = Stream(door)
+    job = door.submit("true")
+    event = stream.until("JobEnded", job)[-1]
+    seen = time.time()
+    from datetime import datetime
+
+    stream.close()
+    assert seen - datetime.fromisoformat(event["at"]).timestamp() < 0.5
+
+
+def test_clients_that_read_nothing_harm_nobody(door: Door) -> None:
+    """Forty of them ask for everything and take nothing, with small windows; another still hears at once."""
+    stuck = []
+    for _ in range(40):
+        connection = door.unix()
+        connection.connect()
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.sock.sendall(b"GET /api/v1/events?after=0&watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+        stuck.append(connection)
+    stream = Stream(door)
+    for _ in range(3):
+        job = door.submit("true")
+        assert stream.until("JobEnded", job)
+    stream.close()
+    for connection in stuck:
+        connection.close()
+    assert door.ask("GET", "/healthz").status == 200
+
+
+def test_many_readers_hear_the_same(door: Door) -> None:
+    start = diary(door)[-1]
+    streams = [Stream(door, f"?after={start}") for _ in range(8)]
+    array = door.ask("POST", "/api/v1/jobs", {"argv": ["true"], "array": "1-20"}).json["id"]
+    heard: list[list[int]] = [[] for _ in streams]
+
+    def read(number: int) -> None:
+        ended = 0
+        while ended < 20:
+            event = streams[number].next()
+            heard[number].append(event["id"])
+            ended += event["kind"] == "JobEnded"
+
+    threads = [threading.Thread(target=read, args=(number,)) for number in range(len(streams))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    door.wait(array)
+    expected = diary(door, start)
+    for stream, ids in zip(streams, heard, strict=True):
+        stream.close()
+        assert ids == expected[: len(ids)]
+
+
+def test_a_last_event_id_that_is_none_is_refused(door: Door) -> None:
+    headers = {"Accept": "text/event-stream", "Last-Event-ID": "x'; drop"}
+    assert door.ask("GET", "/api/v1/events", headers=headers).json["field"] == "Last-Event-ID"
