@@ -33,7 +33,11 @@ def test_a_cancel_ends_those_who_called_setsid(rig: LocalRig) -> None:
 
 
 def test_those_who_left_the_session_and_ignore_sigterm_are_killed_after_the_grace(rig: LocalRig) -> None:
-    attempt = rig.job("bash", "-c", "trap '' TERM; (trap '' TERM; setsid bash -c 'trap \"\" TERM; while :; do sleep 100; done') & wait")
+    attempt = rig.job(
+        "bash",
+        "-c",
+        "trap '' TERM; (trap '' TERM; setsid bash -c 'trap \"\" TERM; while :; do sleep 100; done') & wait",
+    )
     rig.backend.start(attempt)
     rig.news.running(attempt.run_id)
     eventually(lambda: len(alive(attempt)) >= 3)
@@ -60,7 +64,8 @@ def test_the_child_that_works_on_is_waited_for_not_the_shell(rig: LocalRig, tmp_
     ended = rig.news.settled(attempt.run_id)
     assert (tmp_path / "saved").read_text() == "whole"
     assert ended.outcome is Outcome.INTERRUPTED
-    assert ended.ended_at is not None and ended.started_at is not None
+    assert ended.ended_at is not None
+    assert ended.started_at is not None
     assert ended.ended_at - ended.started_at > 1_400_000
 
 

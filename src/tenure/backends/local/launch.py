@@ -6,7 +6,7 @@ silence means that the program runs.  All children of a gang wait at a gate unti
 
 from __future__ import annotations
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import contextlib
 import errno
 import json
