@@ -7,10 +7,10 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # not from `typing`: that import alone costs more than a record's writer may
 if TYPE_CHECKING:
-    from tenure.sdk import Run, current_run, study
+    from tenure.sdk import Checkpoint, Interrupted, Run, current_run, study
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "current_run", "study"]
+__all__ = ["Checkpoint", "Interrupted", "Run", "__version__", "current_run", "study"]
 
 
 def __getattr__(name: str) -> object:

@@ -132,11 +132,19 @@ class Study(Generic[R]):
             arguments[self.spec.run_parameter] = run
         if tell is not None:
             tell(run)
-        with run:
-            if tell is not None and not run.on_platform:
-                print(f"{self.name}: run {run.id} in {run.directory}", file=sys.stderr)
-            value = self.function(**arguments)
-        return value
+        try:
+            with run:
+                run.begin()
+                if tell is not None and not run.on_platform:
+                    print(f"{self.name}: run {run.id} in {run.directory}", file=sys.stderr)
+                value = self.function(**arguments)
+            return value
+        except (Interrupted, KeyboardInterrupt) as late:
+            if (
+                run.opened and not run.closed_itself
+            ):  # a signal between the study's last step and the run's first one out
+                run.__exit__(type(late), late, late.__traceback__)
+            raise
 
 
 @overload

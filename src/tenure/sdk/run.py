@@ -102,6 +102,10 @@ class Run:
         return self._place.rank or 0
 
     @property
+    def opened(self) -> bool:
+        return self._pid == os.getpid()
+
+    @property
     def on_platform(self) -> bool:
         return self._place.platform
 
@@ -203,6 +207,20 @@ class Run:
     # --- its life -----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        self._stop.install()  # first: a stop that comes while the record is being opened is heard, too
+        try:
+            self._enter()
+        except BaseException:
+            self._stop.restore()
+            raise
+        return self
+
+    def begin(self) -> None:
+        """Raise Interrupted if a stop came before the study's first step."""
+        if self._stop.signum is not None:
+            self._stop.check()
+
+    def _enter(self) -> None:
         self._place: Place = find_place(self.name, directory=self._directory, resume_from=self._resume_from)
         self._pid = os.getpid()
         place = self._place
@@ -216,10 +234,8 @@ class Run:
             self._env_before[name] = os.environ.get(name)
             os.environ[name] = value
         _runs.append(self)
-        self._stop.install()
         self._interruptible = self._stop.interruptible()
         self._interruptible.__enter__()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None

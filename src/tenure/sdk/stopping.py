@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -22,6 +23,7 @@ from types import FrameType
 __all__ = ["Interrupted", "StopSignals"]
 
 _SIGNALS: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT)
+_AGAIN_S = 0.5  # a study that was interrupted is interrupted again no sooner than this
 
 
 class Interrupted(SystemExit):
@@ -46,6 +48,7 @@ class StopSignals:
         self._sections = 0
         self._due: BaseException | None = None
         self._count = 0
+        self._raised_at: float | None = None
         self._pid = os.getpid()
         self._previous: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
         self._wake: tuple[int, int] | None = None
@@ -136,6 +139,10 @@ class StopSignals:
             previous(signum, frame)
         if not self._raising or (self.looked and self._count == 1):
             return
+        now = time.monotonic()
+        if self._raised_at is not None and now - self._raised_at < _AGAIN_S:
+            return  # it is on its way out; a flood of signals must not cut off the closing of the record
+        self._raised_at = now
         problem = KeyboardInterrupt() if signum == signal.SIGINT else Interrupted(signum)
         if self._sections:
             self._due = problem
