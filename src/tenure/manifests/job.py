@@ -97,7 +97,7 @@ def _build(header: Header, record: Record) -> JobSpec:
     meta = record.record("metadata")
     return JobSpec(
         name=header.name or meta.get("generateName", "").rstrip("-") or "job",
-        argv=_argv(container, env),
+        argv=_argv(container, env) if pod.get("containers") else (),
         workdir=container.get("workingDir", ""),
         env=env,
         project=header.labels.get(PROJECT_LABEL) or header.annotations.get(PROJECT_LABEL) or "default",
