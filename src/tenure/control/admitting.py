@@ -151,6 +151,7 @@ def _evict(conductor: Conductor, tx: Transaction, decided: Preempt | Evict, at: 
     )
     if not isinstance(row, JobRow):
         return [live.id]
+    launched = live.state is JobState.RUNNING
     live.saw(row)
     tx.update_attempts(
         [
@@ -160,6 +161,7 @@ def _evict(conductor: Conductor, tx: Transaction, decided: Preempt | Evict, at: 
                 at=at,
                 expect_state=(AttemptState.STARTING, AttemptState.RUNNING),
                 fields={
+                    **({"state": AttemptState.STOPPING} if launched else {}),
                     "evicted_reason": str(decided.reason),
                     "evicted_message": decided.message,
                     "evicted_by": by or None,

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.domain.attempt import AttemptState, Observation
 from tenure.domain.events import Event, EventKind
-from tenure.domain.ids import Instant, RunId, split_run_id
+from tenure.domain.ids import Instant, RunId, WorkloadKey, split_run_id
 from tenure.domain.lifecycle import JobEvent, JobState, Outcome
 from tenure.ledger import AttemptChange, Change, JobRow, Transaction
 
 from .ingest import ingest
 from .live import Live
 from .verdicts import Verdict, verdict
+from .workloads import admission_to_json, with_count
 
 if TYPE_CHECKING:
     from .conductor import Conductor
@@ -32,9 +33,14 @@ def write(conductor: Conductor, seen: Mapping[RunId, Sequence[Observation]]) -> 
         started = _starts(tx, lives, seen, at)
         for run, observations in seen.items():
             _asides(tx, lives[run], observations, at, survivors_matter=ends[run] is None)
+        shrunk = [lives[run] for run, obs in seen.items() if ends[run] is None and _shrunk(tx, lives[run], obs[-1], at)]
         decided = _ends(tx, lives, {run: o for run, o in ends.items() if o is not None}, at, conductor)
         for run in decided:
             ingest(tx, run, conductor.driver.run_dir(run), at=at, job=lives[run].id, project=lives[run].spec.project)
+    for live in shrunk:
+        assert live.admission is not None
+        part = live.admission.assignments[0]
+        conductor.engine.resized(WorkloadKey(live.id), part.name, part.count)
     for live in started:
         conductor.after_start(live)
     for run, outcome in decided.items():
@@ -132,6 +138,27 @@ def _asides(
         )
 
 
+def _shrunk(tx: Transaction, live: Live, seen: Observation, at: Instant) -> bool:
+    """An elastic gang runs on with fewer processes: what the others held is free, now that they have left."""
+    if live.admission is None or not live.admission.assignments or seen.processes is None or not live.spec.gang:
+        return False
+    before = live.admission.assignments[0].count
+    if not 0 < seen.processes < before or live.state is not JobState.RUNNING:
+        return False
+    live.admission = with_count(live.admission, seen.processes)
+    live.saw(
+        tx.note(
+            live.id,
+            EventKind.JOB_SHRUNK,
+            at,
+            message=f"runs on with {seen.processes} of {before} processes",
+            changes={"reservation": admission_to_json(live.admission)},
+            data={"processes": seen.processes},
+        )
+    )
+    return True
+
+
 def _ends(
     tx: Transaction,
     lives: Mapping[RunId, Live],
@@ -151,16 +178,16 @@ def _ends(
         changes.append(_change(live, decided, seen, at, steady=conductor.clock.steady()))
         attempts.append(_attempt(run, decided, seen, at))
     written: dict[RunId, Verdict] = {}
-    for (run, decided), row in zip(verdicts.items(), tx.move_many(changes) if changes else (), strict=True):
+    for (run, first), row in zip(verdicts.items(), tx.move_many(changes) if changes else (), strict=True):
         live = lives[run]
-        if not isinstance(row, JobRow):
-            # Only a cancel can have come between: with it the verdict is another one.
-            live.saw(tx.job(live.id))
-            seen = ends[run]
-            decided = verdict(live.state, live.spec, seen)
-            row = tx.move(_change(live, decided, seen, at, steady=conductor.clock.steady()))
-        live.saw(row)
-        written[run] = decided
+        if isinstance(row, JobRow):
+            live.saw(row)
+            written[run] = first
+            continue
+        # Only a cancel can have come between: with it the verdict is another one.
+        live.saw(tx.job(live.id))
+        written[run] = verdict(live.state, live.spec, ends[run])
+        live.saw(tx.move(_change(live, written[run], ends[run], at, steady=conductor.clock.steady())))
     if attempts:
         tx.update_attempts(attempts)
     return written

@@ -23,9 +23,10 @@ from tenure.manifests.submission import read_file
 __all__ = ["specs_of"]
 
 FIELDS = (
-    "argv script script_args file name project namespace queue priority shares whole gpu_memory cpus memory requests time gang array after begin "
-    "env environment workdir grace requeue backoff_limit output error hold labels"
-).split()
+    *("argv", "script", "script_args", "file", "name", "project", "namespace", "queue", "priority"),
+    *("shares", "whole", "gpu_memory", "cpus", "memory", "requests", "time", "gang", "array", "after", "begin"),
+    *("env", "environment", "workdir", "grace", "requeue", "backoff_limit", "output", "error", "hold", "labels"),
+)
 
 
 def specs_of(body: Mapping[str, Any], *, now: Instant, owner: str) -> list[JobSpec]:

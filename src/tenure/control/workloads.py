@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tenure.domain.amounts import CPU, GPU, GPU_MEMORY, MEMORY
@@ -11,7 +12,15 @@ from tenure.domain.ids import CardId, Instant, JobId, WorkloadKey
 from tenure.domain.job import JobSpec
 from tenure.domain.workload import Admission, Card, Placement, PodSet, PodSetAssignment, Workload
 
-__all__ = ["admission_from_json", "admission_to_json", "key_of", "pod_requests", "processes_of", "workload"]
+__all__ = [
+    "admission_from_json",
+    "admission_to_json",
+    "key_of",
+    "pod_requests",
+    "processes_of",
+    "with_count",
+    "workload",
+]
 
 MAIN = "main"
 
@@ -57,6 +66,20 @@ def processes_of(admission: Admission, spec: JobSpec) -> tuple[Process, ...]:
     count = admission.assignments[0].count if admission.assignments else spec.processes
     card_of = {rank: place.card for place in admission.placements for rank in place.ranks}
     return tuple(Process(rank=rank, cards=(str(card_of[rank]),) if rank in card_of else ()) for rank in range(count))
+
+
+def with_count(admission: Admission, count: int) -> Admission:
+    """The admission of a gang that gave up the processes with rank >= `count`."""
+    part = admission.assignments[0]
+    usage = {name: amount // part.count * count for name, amount in part.usage.items()}
+    places = []
+    for place in admission.placements:
+        ranks = tuple(rank for rank in place.ranks if rank < count)
+        if ranks:
+            each = len(place.ranks)
+            shares, memory = place.shares // each * len(ranks), place.memory // each * len(ranks)
+            places.append(replace(place, ranks=ranks, shares=shares, memory=memory))
+    return replace(admission, assignments=(replace(part, count=count, usage=usage),), placements=tuple(places))
 
 
 def admission_to_json(admission: Admission) -> dict[str, Any]:

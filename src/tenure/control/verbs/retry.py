@@ -22,7 +22,7 @@ __all__ = ["retry"]
 
 def retry(platform: Platform, id: str, *, caller: Caller, only_failed: bool = False) -> dict[str, Any]:
     """Raises Conflict for a job that has not ended, or where `only_failed` leaves nothing."""
-    rows, is_array = rows_of(platform.ledger, id)
+    rows, _ = rows_of(platform.ledger, id)
     owned(rows, caller)
     running = [row.id for row in rows if row.state is not JobState.ENDED]
     if running:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tenure.domain.errors import InvalidRequest
+from tenure.domain.errors import InvalidRequest, NotFound
 from tenure.domain.ids import JobId
 from tenure.domain.job import JobSpec
 from tenure.ledger import JobRow, NewJob, Transaction
@@ -18,6 +18,7 @@ from tenure.manifests.wire import spec_to_json
 from tenure.sdk.fingerprint import fingerprint
 
 from ..caller import Caller
+from ..lookup import rows_of
 from ..namings import priority_of, queue_of
 from ..submission import specs_of
 from ..views.jobs import array_json, job_json
@@ -98,6 +99,11 @@ def _settle(platform: Platform, spec: JobSpec) -> JobSpec:
     spec = replace(spec, queue=queue_of(policy, spec))
     priority_of(policy, spec)
     check_spec(spec)
+    for dependency in spec.after:
+        try:
+            rows_of(platform.ledger, dependency.job)
+        except NotFound as error:
+            raise InvalidRequest(f"after: {error.message}", field="after") from None
     return spec
 
 

@@ -54,6 +54,6 @@ class Teller:
             case "AttemptAdopted":
                 return f"{who} was found running and is watched again"
             case "DaemonStarted":
-                return message
+                return str(message)
             case _:
                 return ""

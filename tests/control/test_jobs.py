@@ -1,0 +1,166 @@
+"""A job through the house: in, on, out, with every way to end told apart."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tenure.domain.errors import Conflict, InvalidRequest, NotFound
+from tenure.sdk.record import read_record
+
+from .conftest import House
+
+
+@pytest.mark.parametrize(
+    ("script", "outcome", "code", "signal"),
+    [
+        ("exit 0", "completed", 0, None),
+        ("exit 3", "failed", 3, None),
+        ("kill -9 $$", "failed", 137, 9),
+        ("kill -TERM $$", "failed", 143, 15),
+    ],
+)
+def test_ends_are_told_apart_in_ledger_and_record(house: House, script: str, outcome: str, code: int, signal: int):
+    job = house.submit("bash", "-c", script)
+    shown = house.wait(job)
+    assert (shown["outcome"], shown["exit_code"], shown["signal"]) == (outcome, code, signal)
+    (attempt,) = shown["attempts"]
+    assert (attempt["outcome"], attempt["exit_code"], attempt["evicted"]) == (outcome, code, None)
+    record = read_record(house.run_dir(job))
+    assert (record.outcome, record.run_id, record.job_id) == (outcome, f"{job}.1", job)
+    assert shown["submitted_at"] <= shown["admitted_at"] <= shown["started_at"] <= shown["ended_at"]
+
+
+def test_the_environment_says_who_and_where(house: House):
+    job = house.gpu("sh", "-c", "env", env={"MINE": "a b"}, name='训练 "x" $(rm) \n')
+    house.wait(job)
+    env = dict(line.split("=", 1) for line in house.out(job).splitlines() if "=" in line)
+    assert env["TENURE_RUN_DIR"] == str(house.run_dir(job))
+    assert (env["TENURE_JOB_ID"], env["TENURE_ATTEMPT"], env["MINE"]) == (job, "1", "a b")
+    assert env["CUDA_VISIBLE_DEVICES"] == "declared-0"
+    assert env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert house.show(job)["name"] == '训练 "x" $(rm) \n'
+
+
+def test_a_job_without_shares_sees_no_card(house: House):
+    job = house.submit("sh", "-c", 'echo "[$CUDA_VISIBLE_DEVICES]"')
+    house.wait(job)
+    assert house.out(job) == "[]\n"
+
+
+def test_a_gpu_job_that_declares_no_memory_is_refused_with_the_flag(house: House):
+    with pytest.raises(InvalidRequest, match="--gpu-memory") as refusal:
+        house.submit("true", shares=1)
+    assert refusal.value.field == "gpu_memory"
+
+
+def test_a_misspelt_queue_is_refused_and_too_much_waits_with_another_reason(house: House):
+    with pytest.raises(InvalidRequest, match="did you mean 'general'") as refusal:
+        house.gpu("true", queue="genral")
+    assert refusal.value.field == "queue"
+    with pytest.raises(InvalidRequest, match="did you mean 'training'"):
+        house.gpu("true", priority="trainign")
+    much = house.gpu("true", memory="64Gi")
+    shown = house.wait_reason(much, "ExceedsMaxQuota")
+    assert "maximum capacity" in shown["message"]
+
+
+def test_the_same_key_is_the_same_job_also_from_sixteen_threads(house: House):
+    with ThreadPoolExecutor(16) as pool:
+        ids = {a["id"] for a in pool.map(lambda _: house.answer("true", key="once"), range(32))}
+    assert len(ids) == 1
+    with pytest.raises(Conflict, match="another request"):
+        house.answer("false", key="once")
+    house.wait(ids.pop())
+    assert len(list(house.platform.ledger.jobs().items)) == 1
+
+
+def test_an_unknown_job_is_named(house: House):
+    with pytest.raises(NotFound, match="no job 999"):
+        house.show("999")
+
+
+def test_arrays_run_every_task_and_keep_to_their_limit(house: House):
+    base = house.answer("sh", "-c", "echo task $TENURE_ARRAY_TASK_ID; sleep 0.2", array="1-6%2")["id"]
+    done = house.until(
+        "the array has ended", lambda: (s := house.show(base))["state"] == "ended" and s, seconds=30
+    )
+    assert done["array"]["outcomes"] == {"completed": 6}
+    assert house.out(f"{base}_4") == "task 4\n"
+    running, most = set(), 0
+    for event in house.platform.ledger.events(limit=10_000):
+        if event.kind == "JobStarted":
+            running.add(event.job_id)
+        elif event.kind == "JobEnded":
+            running.discard(event.job_id)
+        most = max(most, len(running))
+    assert most == 2
+
+
+def test_dependencies_open_close_and_never_open(house: House):
+    good, bad = house.submit("sleep", "0.3"), house.submit("sh", "-c", "sleep 0.3; exit 1")
+    after_good = house.submit("true", after=[good])
+    after_bad = house.submit("true", after=[f"afterok:{bad}"])
+    anyhow = house.submit("true", after=[f"afterany:{bad}"])
+    instead = house.submit("true", after=[f"afternotok:{bad}"])
+    house.wait_reason(after_good, "WaitingForDependency")
+    for job in (after_good, anyhow, instead):
+        assert house.wait(job)["outcome"] == "completed"
+    never = house.wait(after_bad)
+    assert never["outcome"] == "cancelled"
+    assert "can never be met" in never["message"]
+    assert never["attempts"] == []
+    with pytest.raises(InvalidRequest, match="999"):
+        house.submit("true", after=["999"])
+
+
+def test_hold_keeps_out_and_release_lets_in(house: House):
+    from tenure.control import verbs
+
+    from .conftest import ME
+
+    job = house.submit("true", hold=True)
+    house.wait_reason(job, "Suspended")
+    verbs.hold(house.platform, job, caller=ME)  # twice is once
+    verbs.release(house.platform, job, caller=ME)
+    assert house.wait(job)["outcome"] == "completed"
+    with pytest.raises(Conflict, match="only queued jobs"):
+        verbs.hold(house.platform, job, caller=ME)
+
+
+def test_a_begin_time_is_waited_for(house: House):
+    job = house.submit("true", begin="now+1seconds")
+    house.wait_reason(job, "WaitingForBeginTime")
+    shown = house.wait(job)
+    assert shown["started_at"] > shown["submitted_at"]
+
+
+def test_retry_is_a_new_job_that_links_to_the_old_one_and_has_its_checkpoints(house: House):
+    from tenure.control import verbs
+
+    from .conftest import ME
+
+    job = house.submit("sh", "-c", 'ls "$TENURE_CHECKPOINT_DIR"; touch "$TENURE_CHECKPOINT_DIR/mark"; exit 1')
+    house.wait(job)
+    again = verbs.retry(house.platform, job, caller=ME)["id"]
+    shown = house.wait(again)
+    assert again != job
+    assert shown["retry_of"] == job
+    assert shown["attempts"][0]["retry_of"] == f"{job}.1"
+    assert read_record(house.run_dir(again)).retry_of == f"{job}.1"
+    assert house.out(again) == "mark\n"
+
+
+def test_backoff_limit_retries_what_failed_and_counts(house: House):
+    job = house.submit("sh", "-c", 'echo attempt $TENURE_ATTEMPT; test "$TENURE_ATTEMPT" = 2', backoff_limit=3)
+    shown = house.wait(job)
+    assert shown["outcome"] == "completed"
+    assert [a["outcome"] for a in shown["attempts"]] == ["failed", "completed"]
+    assert shown["attempts"][1]["retry_of"] == f"{job}.1"
+
+
+def test_a_time_limit_ends_with_124(house: House):
+    job = house.submit("sleep", "60", time="1s")
+    shown = house.wait(job)
+    assert (shown["outcome"], shown["exit_code"], shown["reason"]) == ("failed", 124, "TimeLimit")
