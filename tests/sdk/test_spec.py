@@ -81,7 +81,34 @@ def refused(capsys: pytest.CaptureFixture[str], study: Study[object], *words: st
 
 def test_defaults_and_every_type() -> None:
     assert read(fit, "--data", "x") == Spec(data=Path("x"))
-    words = ["--data", "/d", "--epochs", "3", "--batch-size", "8", "--layers", "1", "2", "3", "--mode", "exact", "--norm", "3", "--no-shuffle", "--limit", "9", "--old-style", "y", "--weights", '{"a":2}', "--optimizer.rate", "1e-3", "--optimizer.betas", "0.5", "0.6"]
+    words = [
+        "--data",
+        "/d",
+        "--epochs",
+        "3",
+        "--batch-size",
+        "8",
+        "--layers",
+        "1",
+        "2",
+        "3",
+        "--mode",
+        "exact",
+        "--norm",
+        "3",
+        "--no-shuffle",
+        "--limit",
+        "9",
+        "--old-style",
+        "y",
+        "--weights",
+        '{"a":2}',
+        "--optimizer.rate",
+        "1e-3",
+        "--optimizer.betas",
+        "0.5",
+        "0.6",
+    ]
     assert read(fit, *words) == Spec(
         data=Path("/d"), epochs=3, batch_size=8, layers=[1, 2, 3], mode=Mode.EXACT, norm=3, shuffle=False, limit=9,
         old_style="y", weights={"a": 2.0}, optimizer=Optimizer(rate=0.001, betas=(0.5, 0.6)),
