@@ -142,6 +142,30 @@ def test_the_first_word_stands_whoever_says_it(run_dir: Path) -> None:
     assert record.closed["by"] == "supervisor"
 
 
+@pytest.mark.parametrize(
+    ("own", "theirs", "outcome", "reason"),
+    [
+        ("interrupted", "cancelled", "cancelled", "user"),  # the cancel was marked while the run was on its way out
+        ("interrupted", "failed", "failed", "user"),  # a time limit
+        ("failed", "interrupted", "interrupted", "user"),  # a worker raised because it was told to stop
+        ("failed", "failed", "failed", "Own"),
+        ("failed", "completed", "failed", "Own"),
+        ("completed", "interrupted", "completed", "Own"),
+        ("completed", "failed", "completed", "Own"),
+    ],
+)
+def test_what_the_supervisor_knows_of_a_stop_stands(
+    run_dir: Path, own: str, theirs: str, outcome: str, reason: str
+) -> None:
+    opened(run_dir).closed(own, exit_code=1, reason="Own", message="own", traceback="Traceback …")
+    RecordWriter(run_dir, by="supervisor").closed(theirs, exit_code=143, signal=15, reason="user")
+    record = read_record(run_dir)
+    assert record.closed is not None
+    assert (record.outcome, record.closed["reason"]) == (outcome, reason)
+    assert (record.closed["exit_code"], record.closed["signal"]) == (143, 15)
+    assert (record.closed["message"], record.closed["traceback"]) == ("own", "Traceback …")
+
+
 def test_the_reaper_is_superseded_by_any_later_word(run_dir: Path) -> None:
     run = opened(run_dir, quiet_after_s=1.0)
     reaper = RecordWriter(run_dir, by="reaper")

@@ -3,14 +3,16 @@
 The rules, in the order in which they apply (docs/records.md tells them to people):
 
 1. A run ends as `completed`, `failed`, `cancelled` or `interrupted`.  The first `closed` of the run or its supervisor
-   decides; a later one that disagrees changes nothing, except that exit code and signal are the supervisor's to know.
-   So a run that closed as completed and was killed afterwards stays completed.
+   decides; a later one that disagrees changes nothing, with two exceptions.  Exit code and signal are the supervisor's
+   to know.  And a run that closed as anything but `completed` yields to its supervisor's word of how it was ended: the
+   supervisor knows which stop took effect (a cancel marked while the run was on its way out, a time limit, a worker
+   that raised because it was told to stop).  A run that closed as completed and was killed afterwards stays completed.
 2. A `closed` of the reaper is a guess.  Any later word of the run or the supervisor supersedes it, and the record is
    `healed`: open again, or closed as they say.
 3. A process that is told to stop hears SIGTERM and nothing else.  Who cancels marks the record first; on the way out the
    run is `cancelled` if a cancel mark is there and `interrupted` if not (`stop_outcome`).
 4. A run that opens again in the same directory after it closed (`a.py && b.py` in one job) is open again.
-5. In a gang (lines with a `rank`) only rank 0 closes, and its `completed` yields to the supervisor, who knows the others.
+5. In a gang (lines with a `rank`) only rank 0 closes, and its `completed` yields, too: the supervisor knows the others.
 
 Reading never fails over what lines say: torn lines, invalid UTF-8, unknown kinds and wrong types are passed over, and
 `damaged` counts the lines that were.
@@ -279,7 +281,10 @@ class Record:
             self.closed, self.outcome = word, str(outcome)
             self.rank = rank if isinstance(rank, int) else None
         elif by == "supervisor":
-            if self.rank is not None and self.outcome == "completed" and outcome != "completed":
+            yields = self.outcome != "completed" or self.rank is not None
+            if current["by"] == "run" and yields and outcome not in ("completed", self.outcome):
+                for field in ("reason", "message", "traceback"):
+                    word[field] = word[field] or current[field]
                 self.closed, self.outcome, self.rank = word, str(outcome), None
                 return
             if word["exit_code"] is not None:
