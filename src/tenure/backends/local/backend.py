@@ -30,6 +30,7 @@ from .shims import write_shims
 from .sockets import bind_datagram
 from .successor import Census, succeed, survivors_of
 from .truth import look
+from .witness import has_code
 
 __all__ = ["LocalBackend"]
 
@@ -48,6 +49,7 @@ class LocalBackend:
         self._lock = threading.RLock()
         self._watched: dict[RunId, str] = {}  # run directories of attempts whose end has not been heard
         self._asked: set[RunId] = set()  # starts that the present forkserver was asked for, and no news yet
+        self._asked_again: set[RunId] = set()  # because the forkserver died before they had begun
         self._adopted: dict[int, tuple[RunId, int]] = {}  # pidfd -> run, supervisor's pid
         self._nursery: Nursery | None = None
         self._listener: Listener | None = None
@@ -110,7 +112,7 @@ class LocalBackend:
         with self._lock:
             self._watched[attempt.run_id] = attempt.run_dir
             self._asked.add(attempt.run_id)
-            self._order("supervise", attempt.run_id, attempt.run_dir)
+            self._order("supervise", attempt.run_id, attempt.run_dir, check=has_code(attempt.job.fingerprint))
 
     def observe(self, attempts: Sequence[tuple[RunId, str]]) -> Mapping[RunId, Observation]:
         """See Backend.  What still runs is adopted; what was lost is brought to its end, which follows as news if it takes long."""
@@ -140,12 +142,12 @@ class LocalBackend:
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
-    def _order(self, what: str, run: RunId, run_dir: str) -> None:
+    def _order(self, what: str, run: RunId, run_dir: str, *, check: bool = False) -> None:
         for last_try in (False, True):
             try:
                 if self._nursery is None:
                     raise Unavailable("the local backend is not open")
-                self._nursery.order(what, run, run_dir)
+                self._nursery.order(what, run, run_dir, check=check)
                 return
             except OSError as error:
                 if last_try:
@@ -283,6 +285,7 @@ class LocalBackend:
             return
         with self._lock:
             self._asked.discard(seen.run_id)
+            self._asked_again.discard(seen.run_id)
             if settled:
                 self._watched.pop(seen.run_id, None)
         if self._listener is not None:
@@ -306,6 +309,10 @@ class LocalBackend:
                 self._adopt(run, run_dir, facts.opened)
             self._watched[run] = run_dir
         for run, run_dir in again:
+            if run in self._asked_again:  # it may be the one that kills forkservers
+                self._notice(_launch_failed(run, "SupervisorFailed", "two forkservers died over its start"))
+                continue
+            self._asked_again.add(run)
             with contextlib.suppress(OSError):
                 self._nursery.order("supervise", run, run_dir)
 

@@ -35,7 +35,7 @@ class Nursery:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, source, str(theirs.fileno()), str(state_dir), boot],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),), start_new_session=True, cwd="/",
-                env={name: os.environ[name] for name in ("LANG", "LC_ALL", "LD_LIBRARY_PATH") if name in os.environ},
+                env={name: os.environ[name] for name in ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "HOME", "XDG_CONFIG_HOME") if name in os.environ},
             )  # fmt: skip
         finally:
             os.close(log)
@@ -57,10 +57,13 @@ class Nursery:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def order(self, what: str, run: str, run_dir: str) -> None:
-        """Ask for a supervisor (`supervise`) or for a lost attempt's successor (`succeed`).  Raises OSError when it is gone."""
+    def order(self, what: str, run: str, run_dir: str, *, check: bool = False) -> None:
+        """Ask for a supervisor (`supervise`) or for a lost attempt's successor (`succeed`).  Raises OSError when it is gone.
+
+        `check` asks for a look at the working tree as well.
+        """
         with self._lock:
-            self.socket.send(json.dumps({"do": what, "run_id": run, "run_dir": run_dir}).encode())
+            self.socket.send(json.dumps({"do": what, "run_id": run, "run_dir": run_dir, "check": check}).encode())
 
     def hear(self) -> dict[str, Any] | None:
         """The next message, or None at the forkserver's end.  Blocks: ask when the socket is readable."""

@@ -199,12 +199,21 @@ class Supervisor:
                 self._stop(request)
             elif request["kind"] == "shrink":
                 self._shrink(request)
+            elif request["kind"] == "code-changed":
+                self._code_changed(str(request["changed"]))
         if self.told_to_end:
             self.told_to_end = False
             self._stop(
                 {"stop": "shutdown", "reason": "PlatformStopped", "message": "the supervisor was told to end", "by": "SIGTERM",
                  "grace_s": self.job["grace_s"], "signal": "TERM"}
             )  # fmt: skip
+
+    def _code_changed(self, changed: str) -> None:
+        with self._room_for_words():
+            self.record.line("code_changed", changed=changed)
+        self.journal.write("code-changed", changed=changed)
+        self._tell()
+        self.journal.facts.known["details"].pop("code_changed")  # told once; who reads the files finds it there
 
     def _is_over(self) -> bool:
         """Has the attempt ended by itself, whatever still lingers?"""
