@@ -18,7 +18,11 @@ def tree(tmp_path: Path) -> Path:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "train.py").write_text("lr = 1\n")
-    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"]):
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "x"],
+    ):
         subprocess.run(["git", *words], cwd=tree, check=True)
     (tree / "draft.py").write_text("not yet tracked\n")
     return tree
