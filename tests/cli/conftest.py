@@ -62,7 +62,7 @@ class Home:
 
     def spawn(self, *words: str, **more: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [str(TENURE), *words], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
+            [str(TENURE), *words], env=self.env, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
         )
 
     def until(self, job: str, *states: str, timeout: float = 15) -> dict[str, Any]:
@@ -134,8 +134,8 @@ def close(home: Home) -> None:
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """One platform for the tests that only need jobs, on a path with a space and letters from elsewhere."""
-    home = Home(tmp_path_factory.mktemp("cli") / "ein Haus für 训练")
+    """One platform for the tests that only need jobs, on a path with spaces, letters from elsewhere and no end."""
+    home = Home(tmp_path_factory.mktemp("cli") / ("a long way " * 10) / "ein Haus für 训练")
     answer = home.up()
     assert answer.code == 0, answer
     yield home

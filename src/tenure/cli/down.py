@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from .call import Call
 from .client import Refused, Unreachable
 from .grammar import Option, Usage, Verb
-from .holder import Holder, holder, terminate
+from .holder import Holder, Watch, holder
 from .progress import Progress
 from .render import emit, note
+from .times import seconds_of
 
 VERB = Verb(
     usage="down [--keep-jobs]",
@@ -33,44 +35,47 @@ def run(call: Call) -> int:
     who = holder(call.settings)
     if who is None:
         return _done(call, "no platform is running" + ("" if keep else _orphans(call)))
-    _ask(call, who, keep_jobs=keep)
-    if not _wait(call, who):
-        print_still(who)
+    watch = Watch(call.settings, who)
+    _ask(call, who, watch, keep_jobs=keep)
+    if not _wait(call, watch):
+        note(f"process {who.pid} has not ended yet; it goes on stopping (`tenure down` waits again)")
         return 124
     return _done(call, "the platform has stopped" + (" and its jobs go on" if keep else ""))
 
 
-def _ask(call: Call, who: Holder, *, keep_jobs: bool) -> None:
+def _ask(call: Call, who: Holder, watch: Watch, *, keep_jobs: bool) -> None:
     """By REST; by signal where REST does not answer."""
     try:
         call.client.post("/daemon:stop", {"keep_jobs": keep_jobs})
     except (Unreachable, Refused) as error:
         if isinstance(error, Refused) and error.status < 500:
             raise
-        if holder(call.settings) is not None:
+        if not watch.ended(0):
             note(f"the platform does not answer; asking process {who.pid} by signal")
-            terminate(call.settings, keep_jobs=keep_jobs)
+            watch.terminate(keep_jobs=keep_jobs)
 
 
-def _wait(call: Call, who: Holder) -> bool:
-    """Until the lock is free.  False after --timeout."""
-    from .times import seconds_of
-
+def _wait(call: Call, watch: Watch) -> bool:
+    """Until the daemon has ended, and with it all that it was to end.  False after --timeout."""
     text = call.parsed.text("timeout")
     deadline = time.monotonic() + seconds_of(text, flag="--timeout") if text else None
-    pause = 0.005
     with Progress("stopping the platform") as progress:
-        while holder(call.settings) == who:
+        while not watch.ended(0.2):
             if deadline is not None and time.monotonic() > deadline:
                 return False
-            progress.tell("jobs have their grace")
-            time.sleep(pause)
-            pause = min(0.05, pause * 1.5)
+            progress.tell(_leaving(call))
     return True
 
 
-def print_still(who: Holder) -> None:
-    note(f"process {who.pid} has not ended yet; it goes on stopping (`tenure down` waits again)")
+def _leaving(call: Call) -> str:
+    """Who still has its grace, as far as the platform still answers."""
+    if not sys.stderr.isatty():
+        return ""
+    try:
+        jobs = call.client.call("GET", "/jobs", query={"state": "running,evicting,cancelling"}, timeout_s=1)["items"]
+    except (Unreachable, Refused):
+        return "the last words are being written"
+    return f"{len(jobs)} jobs have their grace: {', '.join(job['id'] for job in jobs[:5])}" if jobs else ""
 
 
 def _orphans(call: Call) -> str:

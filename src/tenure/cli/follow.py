@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from .client import LOST, Client, Refused, Unreachable, job_path
 from .render import note
 
-__all__ = ["News", "Pump", "events", "patiently", "write_all"]
+__all__ = ["News", "Pump", "ReaderGone", "events", "patiently", "write_all"]
 
 CHUNK = 1 << 16
 STREAMS = {"stdout": 1, "stderr": 2}
@@ -130,7 +130,7 @@ class Pump(threading.Thread):
     def run(self) -> None:
         try:
             self._follow()
-        except BrokenPipeError:
+        except ReaderGone:
             self._gone()
         except Refused as error:
             self.refused = error
@@ -174,7 +174,15 @@ class Pump(threading.Thread):
                 self.offset += len(chunk)
 
 
+class ReaderGone(Exception):
+    """Nobody reads our output any more.  Not a ConnectionError: the platform has nothing to do with it."""
+
+
 def write_all(fd: int, data: bytes) -> None:
+    """Raises ReaderGone."""
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view) :]
+        try:
+            view = view[os.write(fd, view) :]
+        except BrokenPipeError:
+            raise ReaderGone from None

@@ -6,12 +6,14 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import signal
+import time
 from typing import NamedTuple
 
 from tenure.settings import Settings
 
-__all__ = ["Holder", "address", "holder", "terminate"]
+__all__ = ["Holder", "Watch", "address", "holder"]
 
 
 class Holder(NamedTuple):
@@ -67,28 +69,37 @@ def _by_trying(settings: Settings) -> Holder | None:
     return None
 
 
-def terminate(settings: Settings, *, keep_jobs: bool) -> bool:
-    """Ask the lock's holder to stop, by signal.  False if there is nobody to ask.
+class Watch:
+    """One daemon, pinned by a descriptor, so that no stranger under a reused pid is ever signalled or waited for."""
 
-    The process is pinned by a descriptor first and the lock looked at again, so that no stranger under a reused pid is
-    ever signalled.
-    """
-    first = holder(settings)
-    if first is None or first.pid is None:
-        return False
-    try:
-        pinned = os.pidfd_open(first.pid)
-    except ProcessLookupError:
-        return False
-    try:
-        if holder(settings) != first:
-            return False
-        signal.pidfd_send_signal(pinned, signal.SIGUSR1 if keep_jobs else signal.SIGTERM)
-        return True
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(pinned)
+    def __init__(self, settings: Settings, who: Holder) -> None:
+        self._settings, self._who = settings, who
+        self._fd: int | None = None
+        if who.pid is not None:
+            try:
+                self._fd = os.pidfd_open(who.pid)
+            except ProcessLookupError:
+                return  # it has ended, which `ended` will find by the lock
+            if holder(settings) != who:
+                self.close()
+
+    def terminate(self, *, keep_jobs: bool) -> None:
+        """Ask it to stop, by signal."""
+        if self._fd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._fd, signal.SIGUSR1 if keep_jobs else signal.SIGTERM)
+
+    def ended(self, within_s: float) -> bool:
+        """Whether the whole process has ended, waited for at most that long."""
+        if self._fd is not None:
+            return bool(select.select([self._fd], [], [], within_s)[0])
+        time.sleep(min(within_s, 0.05))
+        return holder(self._settings) != self._who
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
 
 def address(settings: Settings) -> str | None:

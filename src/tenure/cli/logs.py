@@ -82,12 +82,15 @@ def copy_once(
 ) -> None:
     """What there is now of one stream."""
     from .client import job_path
-    from .follow import CHUNK, write_all
+    from .follow import CHUNK, ReaderGone, write_all
 
     query = {"stream": stream, "attempt": attempt, "task": rank, "tail": tail}
     with call.client.stream(job_path(job, "/logs"), query=query) as reply:
         while chunk := reply.read1(CHUNK):
-            write_all(fd, chunk)
+            try:
+                write_all(fd, chunk)
+            except ReaderGone:
+                raise BrokenPipeError from None  # `main` knows what to do
 
 
 def _follow(call: Call, job: str, attempt: int | None, rank: int | None, streams: dict[str, int]) -> int:

@@ -102,6 +102,8 @@ def _launch(call: Call, command: list[str], deadline: float, progress: Progress)
                 )
             heard += data
     said: dict[str, Any] = json.loads(heard)
+    if not said.get("ready"):
+        child.wait()  # it has said its last word; what it held is free when this returns
     return None if said.get("code") == "AlreadyRunning" else said
 
 
