@@ -155,7 +155,5 @@ for durable in (True, False, True):
     print(durable, [os.path.basename(f) for f in flushed])
     flushed.clear()
 """
-    said = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, text=True, cwd=log.parent
-    ).stdout
+    said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
     assert said == "True ['ledger.db-wal']\nFalse []\nTrue ['ledger.db-wal']\n"

@@ -59,6 +59,20 @@ def test_a_stale_writer_changes_nothing(ledger: Ledger) -> None:
     assert ledger.attempt("1.1").exit_code is None
 
 
+def test_two_changes_of_one_attempt_are_written_in_their_order(ledger: Ledger) -> None:
+    add(ledger, 1, 2)
+    with ledger.transaction() as tx:
+        _, _, last = tx.update_attempts(
+            [
+                change("1.2", S.STARTING, exit_code=1),
+                change("1.1", S.STARTING, state=S.RUNNING),
+                change("1.1", S.RUNNING, exit_code=2),
+            ]
+        )
+    assert ledger.attempt("1.1") == last
+    assert (ledger.attempt("1.1").state, ledger.attempt("1.1").exit_code) == (S.RUNNING, 2)
+
+
 def test_an_attempt_is_created_once(ledger: Ledger) -> None:
     add(ledger, 1)
     with pytest.raises(StaleWrite), ledger.transaction() as tx:

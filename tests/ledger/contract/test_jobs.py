@@ -143,6 +143,22 @@ def test_a_batch_moves_what_it_saw_and_names_the_rest(ledger: Ledger) -> None:
     assert fold(ledger.events()).jobs == {r.id: r for r in ledger.jobs().items}
 
 
+def test_two_steps_of_one_job_are_written_in_their_order(ledger: Ledger) -> None:
+    submit(ledger, new("1"), new("2"))
+    with (
+        ledger.transaction() as tx
+    ):  # the first and the last set the same columns and are written together where they may
+        _, _, last = tx.move_many(
+            [
+                change("2", E.ADMIT, S.QUEUED),
+                change("1", None, S.QUEUED, fields={"reason": "x"}),
+                change("1", E.ADMIT, S.QUEUED),
+            ]
+        )
+    assert ledger.job("1") == last
+    assert (ledger.job("1").state, ledger.job("1").reason, ledger.job("1").revision) == (S.ADMITTED, "x", 3)
+
+
 def test_a_change_of_what_is_fixed_or_unknown_is_a_fault(ledger: Ledger) -> None:
     submit(ledger, new("1"))
     for fields in ({"id": "2"}, {"state": "ended"}, {"revision": 9}, {"nmae": "x"}):
