@@ -210,6 +210,8 @@ def test_a_variable_refers_only_to_those_above_it():
 
 
 NAMED = {
+    "podset-preferred-topology": job(meta="name: j, annotations: {kueue.x-k8s.io/podset-preferred-topology: rack}"),
+    "belongs into the Job's own metadata.labels": job(meta="name: j, annotations: {kueue.x-k8s.io/queue-name: q}"),
     "volumes": job(pod="restartPolicy: Never\n      volumes: [{name: v}]"),
     "podFailurePolicy": job(spec="  podFailurePolicy: {rules: []}\n"),
     "livenessProbe": job("command: [x], livenessProbe: {}"),
@@ -226,6 +228,7 @@ def test_what_has_no_effect_is_named(field: str):
 
 
 REFUSED = {
+    "a slip in the queue's label": (job(meta="name: j, labels: {kueue.x-k8s.io/queue-nam: q}"), 'metadata.labels["kueue.x-k8s.io/queue-nam"]', 'did you mean "kueue.x-k8s.io/queue-name"?'),
     "no command": (job("image: x"), "spec.template.spec.containers[0].command", "entry point"),
     "two containers": (job("command: [x]") + "      - {command: [y]}\n", "spec.template.spec.containers", "2 containers"),
     "no container": (job().replace("\n      - {command: [run]}", " []"), "spec.template.spec.containers", "too few"),

@@ -9,7 +9,8 @@ import pytest
 from tenure.domain.errors import InvalidManifest
 from tenure.domain.ids import Instant
 from tenure.domain.job import ArraySpec, Dependency, DependencyKind, JobSpec, LogSpec, StopSignal
-from tenure.manifests.sbatch import Export, SbatchReading, read_sbatch
+from tenure.manifests.sbatch import SbatchReading, read_sbatch
+from tenure.manifests.sbatch_values import Export
 
 NOW = Instant(int(datetime(2026, 11, 29, 12, tzinfo=UTC).timestamp()) * 1_000_000)
 GIB = 2**30

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -352,8 +352,3 @@ def read_directory(path: Path) -> tuple[tuple[tuple[str, str], ...], tuple[Probl
         if not bad:
             files.append((str(name), text))
     return tuple(files), tuple(problems)
-
-
-def problems_in(problems: Sequence[Problem]) -> bool:
-    """Is any of them an error?"""
-    return any(p.severity == "error" for p in problems)

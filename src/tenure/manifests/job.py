@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 from tenure.domain.amounts import CPU, GPU, GPU_MEMORY, MEMORY
@@ -93,8 +94,10 @@ def _build(header: Header, record: Record) -> JobSpec:
     amounts = _resources(container)
     _memory_annotation(amounts, (record.record("metadata"), template.record("metadata")))
     processes, completions = _counts(spec)
-    _kubernetes_habits(spec, pod, amounts)
     meta = record.record("metadata")
+    _kubernetes_habits(spec, pod)
+    _platform_keys(meta, on_job=True)
+    _platform_keys(template.record("metadata"), on_job=False)
     return JobSpec(
         name=header.name or meta.get("generateName", "").rstrip("-") or "job",
         argv=_argv(container, env) if pod.get("containers") else (),
@@ -253,7 +256,7 @@ def _seconds(value: int | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _kubernetes_habits(spec: Record, pod: Record, amounts: Mapping[str, int]) -> None:
+def _kubernetes_habits(spec: Record, pod: Record) -> None:
     """What people write because a cluster wants it, named so that nobody waits for an effect."""
     if spec.get("suspend"):
         spec.at("suspend").warn(
@@ -262,6 +265,32 @@ def _kubernetes_habits(spec: Record, pod: Record, amounts: Mapping[str, int]) ->
     if not pod.given("restartPolicy"):
         pod.at("restartPolicy").warn("is absent: taken as Never (a cluster wants it written)")
 
+
+_LABELS = {QUEUE_LABEL, PRIORITY_LABEL, MAX_TIME_LABEL, PROJECT_LABEL}
+_ANNOTATIONS = {MIN_PARALLELISM, GPU_MEMORY, PROJECT_LABEL}
+
+
+def _platform_keys(meta: Record, *, on_job: bool) -> None:
+    """Kueue's and our own labels and annotations: a slip in `queue-name` must not send a job to the default queue."""
+    for place, known in (("labels", _LABELS), ("annotations", _ANNOTATIONS)):
+        pairs = meta.get(place)
+        for key in [] if pairs is None else list(pairs):
+            if not key.startswith(("kueue.x-k8s.io/", "tenure.dev/")):
+                continue
+            if key in known and (on_job or key == GPU_MEMORY):
+                continue
+            at, (near, *_) = pairs.spots[key], [*get_close_matches(key, known, 1, 0.85), ""]
+            if key in _LABELS | _ANNOTATIONS:
+                at.warn(
+                    f"has no effect here; it belongs into the Job's own metadata.{place if key in known else _OTHER[place]}"
+                )
+            elif near:
+                at.error(f'"{key}" is not known; did you mean "{near}"?')
+            else:
+                at.warn("has no effect here")
+
+
+_OTHER = {"labels": "annotations", "annotations": "labels"}
 
 JOB_KINDS: Mapping[str, Kind] = {
     "Job": Kind(

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from tenure.domain.errors import Problem
 
 from .documents import Document
-from .schema import Anything, Field, Object, Record, Spot, Text, Type, nearest
+from .schema import Anything, Field, Object, Record, Spot, Text, Type
 from .shapes import METADATA
+from .spelling import nearest
 
 __all__ = ["Header", "Kind", "read_object", "spot_of"]
 

@@ -25,7 +25,8 @@ from .documents import Document, read_directory, read_documents
 from .kinds import Header, Kind, read_object
 from .kubernetes import KUBERNETES_KINDS
 from .kueue import KUEUE_KINDS
-from .schema import Spot, nearest
+from .schema import Spot
+from .spelling import nearest
 
 __all__ = ["POLICY_KINDS", "PolicyReading", "read_policy", "read_policy_dir"]
 

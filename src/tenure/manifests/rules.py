@@ -92,10 +92,19 @@ def _card(spec: JobSpec) -> Found:
     if (spec.shares > 0 or spec.whole) and spec.gpu_memory == 0:
         yield (
             "gpu_memory",
-            "the job asks for a card and does not say how much of its memory it needs; add it: --gpu-memory 8Gi",
+            f"the job asks for a card and does not say how much of its memory it needs; add it: --gpu-memory 8Gi{_where(spec)}",
         )
     if spec.gpu_memory > 0 and spec.shares == 0 and not spec.whole:
         yield "shares", "the job asks for card memory and for no share of a card; add it: --shares 1"
+
+
+def _where(spec: JobSpec) -> str:
+    """Where else the amount may stand, for a job that came in a file."""
+    if spec.sbatch:
+        return " (or in the script: #TENURE --gpu-memory 8Gi)"
+    if spec.policy is GangPolicy.EACH:
+        return " (or under the container's resources.limits: tenure.dev/gpu-memory: 8Gi)"
+    return ""
 
 
 def _amounts(spec: JobSpec) -> Found:

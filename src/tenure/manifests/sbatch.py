@@ -7,32 +7,32 @@ script.  Options that are known and have no effect on one machine, and options t
 from __future__ import annotations
 
 import re
-import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from pathlib import PurePath
 from typing import Any
 
-from tenure.domain.amounts import MAX_AMOUNT, parse_bytes
+from tenure.domain.amounts import parse_bytes
 from tenure.domain.errors import InvalidManifest, Problem
 from tenure.domain.ids import Instant
-from tenure.domain.job import Dependency, DependencyKind, JobSpec, LogSpec, StopSignal
+from tenure.domain.job import JobSpec, LogSpec
 
 from .array import parse_array
 from .durations import parse_duration, parse_slurm_time
 from .instants import parse_instant
 from .sbatch_lines import Given, read_lines
+from .sbatch_values import (
+    Export,
+    parse_count,
+    parse_dependency,
+    parse_export,
+    parse_signal,
+    parse_size,
+    parse_typed_count,
+)
 
-__all__ = ["Export", "SbatchReading", "parse_dependency", "parse_export", "parse_signal", "read_sbatch"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Export:
-    """What of the submitter's environment the job gets: all of it, or the named variables alone."""
-
-    all: bool = True
-    names: tuple[str, ...] = ()
+__all__ = ["SbatchReading", "read_sbatch"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class SbatchReading:
 
     spec: JobSpec
     understood: Mapping[str, str]
-    export: Export = Export()
+    export: Export
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _Draft:
     labels: dict[str, str] = field(default_factory=dict)
     env: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    export: Export = Export()
+    export: Export = field(default_factory=Export)
     output: str | None = None
     error: str | None = None
     append: bool = False
@@ -115,106 +115,6 @@ def _unfit(path: str, text: str) -> list[Problem]:
     return [Problem(file=path, document=None, line=line, field="", message=message) for line, message in found]
 
 
-# Values ---------------------------------------------------------------------------------------------------------------
-
-
-def _count(text: str, *, low: int = 1) -> int:
-    if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or int(text) < low:
-        raise ValueError(f"{text[:40]!r} does not work; write a whole number of at least {low}")
-    return int(text)
-
-
-_SIZE = re.compile(r"(\d{1,15})([KMGTP]?)i?B?", re.ASCII | re.IGNORECASE)
-
-
-def _size(text: str, *, unit: str) -> int:
-    """Slurm's sizes: binary units, `unit` where none is written."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text[:40]!r} is not a size; write a whole number with K, M, G or T, such as 16G")
-    size: int = int(match[1]) << (10 * "_KMGTP".index(match[2].upper() or unit))
-    if size > MAX_AMOUNT:
-        raise ValueError(f"{text[:40]!r} is out of range")
-    return size
-
-
-def _typed_count(text: str) -> tuple[int, str]:
-    """`2`, `a100:2`, `volta:3,kepler:5`: the sum, and the types."""
-    total, types = 0, []
-    for part in text.split(","):
-        kind, _, number = part.rpartition(":")
-        total += _count(number, low=0)
-        if kind:
-            types.append(kind)
-    return total, ", ".join(types)
-
-
-def parse_signal(text: str) -> StopSignal:
-    """`[R][B]:SIG[@SECONDS]`: a signal's name (with or without SIG) or number, 60 s before the limit unless given."""
-    match = re.fullmatch(r"(?:([RB]{1,2}):)?([A-Za-z0-9+-]+)(?:@(\d{1,5}))?", text.strip(), re.ASCII)
-    name = _signal_name(match[2]) if match else None
-    seconds = int(match[3] or 60) if match else 0
-    if match is None or name is None or seconds > 65_535:
-        raise ValueError(
-            f"{text[:40]!r} is not a signal; write a name and seconds before the limit, such as B:USR1@120"
-        )
-    return StopSignal(signal=name, before_s=float(seconds), batch_only="B" in (match[1] or ""))
-
-
-def _signal_name(text: str) -> str | None:
-    try:
-        if text.isdecimal():
-            return signal.Signals(int(text)).name.removeprefix("SIG")
-        return signal.Signals["SIG" + text.upper().removeprefix("SIG")].name.removeprefix("SIG")
-    except (ValueError, KeyError):
-        return None
-
-
-def parse_dependency(text: str) -> tuple[tuple[Dependency, ...], tuple[str, ...]]:
-    """Slurm's list, all of which must hold; and the parts that are known and not understood here.
-
-    Raises ValueError for what is malformed, and for what would start the job too early if it were left out.
-    """
-    found: list[Dependency] = []
-    notes: list[str] = []
-    if "?" in text:
-        raise ValueError("alternatives (?) are not read here; separate with commas what must all hold")
-    for part in text.split(","):
-        kind, _, jobs = part.strip().partition(":")
-        if kind == "singleton" and not jobs:
-            notes.append("singleton is not understood here; name the jobs to wait for, as in afterany:37")
-            continue
-        if kind not in set(DependencyKind):
-            words = ", ".join(f"{k}:ID" for k in DependencyKind)
-            raise ValueError(f"{part[:40]!r} is not a dependency that is read here; {words} are")
-        for job in jobs.split(":"):
-            if not re.fullmatch(r"\d{1,15}(?:_\d{1,15})?", job, re.ASCII):
-                hint = "; a delay in minutes is not read here" if "+" in job else ""
-                raise ValueError(f"{job[:40]!r} is not a job's id{hint}; write {kind}:37 or {kind}:37_4")
-            found.append(Dependency(job=job, kind=DependencyKind(kind)))
-    return tuple(found), tuple(notes)
-
-
-def parse_export(text: str) -> tuple[Export, Mapping[str, str]]:
-    """`ALL`, `NONE`, names, and NAME=VALUE, separated by commas: what is taken along, and what is set."""
-    everything, names, values = False, [], {}
-    for part in text.split(","):
-        name, equals, value = part.partition("=")
-        if part.upper() == "ALL":
-            everything = True
-        elif part.upper() in {"NONE", "NIL"}:
-            continue
-        elif not re.fullmatch(r"[^\s=\0]+", name):
-            raise ValueError(
-                f"{part[:40]!r} is not a variable; write ALL, NONE, NAME or NAME=VALUE, separated by commas"
-            )
-        elif equals:
-            values[name] = value
-        else:
-            names.append(name)
-    return Export(all=everything, names=() if everything else tuple(names)), values
-
-
 # What each option does ------------------------------------------------------------------------------------------------
 
 Apply = Callable[[_Draft, Given], None]
@@ -229,7 +129,7 @@ def _sets(name: str, parse: Callable[[str], Any] = str) -> Apply:
     return apply
 
 
-def _numbers(name: str, parse: Callable[[str], int] = _count) -> Apply:
+def _numbers(name: str, parse: Callable[[str], int] = parse_count) -> Apply:
     def apply(draft: _Draft, given: Given) -> None:
         draft.numbers[name] = parse(given.value)
 
@@ -238,7 +138,7 @@ def _numbers(name: str, parse: Callable[[str], int] = _count) -> Apply:
 
 def _gpus(name: str) -> Apply:
     def apply(draft: _Draft, given: Given) -> None:
-        draft.numbers[name], types = _typed_count(given.value)
+        draft.numbers[name], types = parse_typed_count(given.value)
         if types:
             draft.notes.append(f"line {given.line}: {given.shown}: the type {types} has no effect here")
 
@@ -247,9 +147,9 @@ def _gpus(name: str) -> Apply:
 
 def _nodes(draft: _Draft, given: Given) -> None:
     low, _, high = given.value.partition("-")
-    least = _count(low)
+    least = parse_count(low)
     if high:
-        _count(high, low=least)
+        parse_count(high, low=least)
     if least > 1:
         raise ValueError(f"{least} nodes do not work on one machine; write --nodes=1, and --ntasks for more processes")
 
@@ -262,11 +162,11 @@ def _gres(draft: _Draft, given: Given) -> None:
             continue
         count = words[-1] if len(words) > 1 else "1"
         if words[0] == "gpu-memory" and len(words) == 2:
-            draft.fields["gpu_memory"] = _size(count, unit="_")
+            draft.fields["gpu_memory"] = parse_size(count, unit="_")
         elif words[0] in {"gpu", "shard"} and len(words) <= 3:
             if len(words) > 1 and not count[:1].isdigit():  # gpu:a100 is one of them
                 words, count = [*words, "1"], "1"
-            draft.numbers[f"gres {words[0]}"] = _count(count, low=0)
+            draft.numbers[f"gres {words[0]}"] = parse_count(count, low=0)
             if len(words) == 3:
                 draft.notes.append(f"line {given.line}: {given.shown}: the type {words[1]} has no effect here")
         elif words[0] in {"gpu", "shard", "gpu-memory"}:
@@ -362,9 +262,9 @@ _APPLY: Mapping[tuple[bool, str], Apply] = {
             "ntasks-per-node": _numbers("ntasks-per-node"),
             "cpus-per-task": _numbers("cpus-per-task"),
             "cpus-per-gpu": _numbers("cpus-per-gpu"),
-            "mem": _numbers("mem", lambda text: _size(text, unit="M")),
-            "mem-per-cpu": _numbers("mem-per-cpu", lambda text: _size(text, unit="M")),
-            "mem-per-gpu": _numbers("mem-per-gpu", lambda text: _size(text, unit="M")),
+            "mem": _numbers("mem", lambda text: parse_size(text, unit="M")),
+            "mem-per-cpu": _numbers("mem-per-cpu", lambda text: parse_size(text, unit="M")),
+            "mem-per-gpu": _numbers("mem-per-gpu", lambda text: parse_size(text, unit="M")),
             "gres": _gres,
             "gpus": _gpus("gpus"),
             "gpus-per-node": _gpus("gpus-per-node"),
@@ -391,7 +291,7 @@ _APPLY: Mapping[tuple[bool, str], Apply] = {
         (True, name): apply
         for name, apply in {
             "gpu-memory": _sets("gpu_memory", parse_bytes),
-            "shares": _numbers("shares", lambda text: _count(text, low=0)),
+            "shares": _numbers("shares", lambda text: parse_count(text, low=0)),
             "whole": _flag("whole"),
             "project": _sets("project"),
             "queue": _sets("queue"),

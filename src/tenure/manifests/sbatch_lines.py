@@ -15,7 +15,7 @@ from typing import Protocol
 from tenure.domain.errors import Problem
 
 from .sbatch_options import OPTIONS, TENURE_OPTIONS, Option, find_long, find_short
-from .schema import nearest
+from .spelling import nearest
 
 __all__ = ["Given", "Lines", "has_directives", "read_lines"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .schema import nearest
+from .spelling import nearest
 
 __all__ = ["OPTIONS", "TENURE_OPTIONS", "Option", "find_long", "find_short"]
 

@@ -6,7 +6,6 @@ been told).  Semantic rules therefore run over what was sound, and all problems 
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from tenure.domain.amounts import format_quantity, parse_quantity
 from tenure.domain.errors import Problem
 
 from .documents import Listing, Mapped, Scalar, Value
+from .spelling import nearest
 
 __all__ = [
     "INT32",
@@ -38,20 +38,9 @@ __all__ = [
     "Type",
     "Unread",
     "amount_at",
-    "nearest",
 ]
 
 INT32 = (-(2**31), 2**31 - 1)
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean "x"?`, or the list of what is known where nothing is near."""
-    names = sorted(set(known))
-    lower = {n.lower(): n for n in names}
-    close = difflib.get_close_matches(word.lower(), list(lower), n=1, cutoff=0.6)
-    if close:
-        return f'; did you mean "{lower[close[0]]}"?'
-    return f"; known here: {', '.join(names)}" if names else ""
 
 
 @dataclass(frozen=True, slots=True)

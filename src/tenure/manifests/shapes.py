@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tenure.domain.policy import LabelRequirement, LabelSelector, Taint, Toleration
 from tenure.domain.workload import NodeSelectorTerm
 
-from .schema import Anything, Choice, Field, ListOf, MapOf, Number, Object, Pairs, Record, Text, Unread
+from .schema import Anything, Choice, Field, ListOf, MapOf, Object, Pairs, Record, Text, Unread
 
 __all__ = [
     "LABELS",
@@ -168,6 +168,3 @@ def affinity_terms(node_affinity: Record) -> tuple[NodeSelectorTerm, ...]:
         NodeSelectorTerm(expressions=tuple(requirement(r) for r in term.get("matchExpressions") or ()))
         for term in required.get("nodeSelectorTerms") or ()
     )
-
-
-SECONDS = Number(low=0, high=2**53)

@@ -14,8 +14,9 @@ from tenure.domain.job import JobSpec
 
 from .documents import decode
 from .job import read_jobs
-from .sbatch import Export, read_sbatch
+from .sbatch import read_sbatch
 from .sbatch_lines import has_directives
+from .sbatch_values import Export
 
 __all__ = ["Submission", "read_bytes", "read_file", "read_submission"]
 

@@ -18,7 +18,7 @@ from typing import Any
 from tenure.domain.errors import InvalidRequest
 from tenure.domain.job import JobSpec
 
-from .schema import nearest
+from .spelling import nearest
 
 __all__ = ["spec_from_json", "spec_to_json"]
 
