@@ -94,6 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _code(error)
     try:
         _log_to(settings, foreground=given.ready_fd is None)
+        if given.only_to_stop:
+            return _stop_what_is_left(settings)
         return _serve(settings, given.card, ear, end)
     except (TenureError, OSError) as error:
         log.error("cannot start: %s", error)
@@ -145,6 +147,16 @@ def _serve(settings: Settings, cards: Sequence[str], ear: _Ear, end: _End) -> in
     return 0
 
 
+def _stop_what_is_left(settings: Settings) -> int:
+    """Adopt what a dead daemon left running, and stop it in order: no door is opened."""
+    from tenure.control.app import Platform
+
+    platform = Platform.open(settings)
+    platform.start()
+    platform.stop(keep_jobs=False)
+    return 0
+
+
 def _wait(end: _End) -> None:
     """A wait that signals can interrupt on every Python: a bare Event.wait() would, but only from the main thread."""
     while not end.asked.wait(3600):
@@ -157,6 +169,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--host")
     parser.add_argument("--port")
     parser.add_argument("--ready-fd", type=int)
+    parser.add_argument("--only-to-stop", action="store_true")
     return parser.parse_args(argv)
 
 
@@ -246,6 +259,8 @@ def _log_to(settings: Settings, *, foreground: bool) -> None:
         shown.setFormatter(form)
         handlers.append(shown)
     logging.basicConfig(level=logging.INFO, handlers=handlers, force=True)
+    for chatty in ("alembic", "uvicorn", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
     faulthandler.enable()
 
 

@@ -21,12 +21,14 @@ __all__ = ["router"]
 
 router = APIRouter()
 RANGES = ((0.25, "15 min"), (1.0, "1 h"), (6.0, "6 h"), (24.0, "24 h"))
-LATEST = 24
+SHORTEST = 60.0  # seconds: a young platform's first minutes fill the picture
+LATEST = 15
 ROWS = 100
-# what a person would tell another; the rest is in the job's own diary
-_QUIET = frozenset(
-    {EventKind.ATTEMPT_CREATED, EventKind.ATTEMPT_STARTED, EventKind.ATTEMPT_ENDED, EventKind.JOB_PENDING}
-)
+# what a person would tell another; the steps between are in each job's own diary
+_TOLD = frozenset(EventKind) - {
+    EventKind.ATTEMPT_CREATED, EventKind.ATTEMPT_STARTED, EventKind.ATTEMPT_STOPPING, EventKind.ATTEMPT_ENDED,
+    EventKind.JOB_PENDING, EventKind.JOB_ADMITTED, EventKind.JOB_REQUEUED,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,26 +42,35 @@ class Piece:
 
 
 @router.get("/", response_model=None)
-def card(request: Request, platform: Home, hours: Annotated[float, Query(gt=0, le=168)] = 1.0) -> Response:
+def card(request: Request, platform: Home, hours: Annotated[float | None, Query(gt=0, le=168)] = None) -> Response:
     until = datetime.now(UTC)
-    since = until - timedelta(hours=hours)
-    timeline = views.card_timeline(platform, hours=hours)
+    timeline = views.card_timeline(platform, hours=hours or 1.0)
+    since = until - (timedelta(hours=hours) if hours else _fitting(timeline, until=until))
     cards = views.cards(platform)
     queues = views.queues(platform)
-    latest = views.events(platform, after=max(0, platform.news.cursor - 6 * LATEST), limit=6 * LATEST)
+    latest = views.events(platform, after=max(0, platform.news.cursor - 12 * LATEST), limit=12 * LATEST)
     return page(
         request,
         "card.html",
         cards=[_drawn(item, timeline, since=since, until=until) for item in cards],
         ticks=ticks(since, until),
+        since=since.strftime("%H:%M:%S"),
         hours=hours,
         ranges=RANGES,
         house=views.status(platform),
         queues=[{**queue, "jobs": queue["jobs"][:ROWS]} for queue in queues],
         waiting=sum(queue["pending"] for queue in queues),
-        latest=[event for event in reversed(latest) if event["kind"] not in _QUIET][:LATEST],
+        latest=[event for event in reversed(latest) if event["kind"] in _TOLD][:LATEST],
         cpu_only=_without_card(platform, cards),
     )
+
+
+def _fitting(timeline: Sequence[Mapping[str, Any]], *, until: datetime) -> timedelta:
+    """From a little before the first holding of the last hour, so that a short history is not a sliver."""
+    if not timeline:
+        return timedelta(hours=1)
+    first = min(datetime.fromisoformat(holding["from"]) for holding in timeline)
+    return timedelta(seconds=min(3600.0, max(SHORTEST, (until - first).total_seconds() * 1.05)))
 
 
 def _drawn(

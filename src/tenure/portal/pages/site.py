@@ -67,7 +67,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     env.globals |= {"version": tenure.__version__, "kinds": " ".join(EventKind), "asset": asset}
-    env.filters |= {"clock": clock, "day": day, "span": span, "amount": amount, "shorten": shorten}
+    env.filters |= {"clock": clock, "day": day, "span": span, "amount": amount, "shorten": shorten, "pct": pct}
     return env
 
 
@@ -119,6 +119,10 @@ def amount(value: Any, resource: str = "tenure.dev/gpu-memory") -> str:
         if value >= size:
             return f"{value / size:.1f}".removesuffix(".0") + f" {unit}"
     return f"{int(value)} B" if value else "0"
+
+
+def pct(fraction: float) -> str:
+    return f"{fraction * 100:.3f}%"
 
 
 def shorten(text: Any, limit: int = 60) -> str:

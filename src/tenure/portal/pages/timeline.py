@@ -23,7 +23,6 @@ class Block:
     held: bool  # still there
     taken: bool  # it did not leave by itself
     says: str
-    label: str
 
 
 def lanes(holdings: Sequence[Mapping[str, Any]], *, shares: int, since: datetime, until: datetime) -> list[Block]:
@@ -60,7 +59,6 @@ def lanes(holdings: Sequence[Mapping[str, Any]], *, shares: int, since: datetime
                     held=end is None,
                     taken=bool(holding.get("ended_by")) and end is not None,
                     says=_says(holding),
-                    label=_label(holding, right - left),
                 )
             )
     return blocks
@@ -95,20 +93,16 @@ def _says(holding: Mapping[str, Any]) -> str:
     return text + (f", taken by {holding['ended_by']}" if holding.get("ended_by") else "")
 
 
-def _label(holding: Mapping[str, Any], width: float) -> str:
-    """As much of the name as the block has room for, at some eight pixels a character."""
-    room = int(width * 1100 / 8) - 1
-    text = f"{holding['job_id']} {' '.join(str(holding['name']).split())}"
-    return "" if room < 3 else text if len(text) <= room else text[: room - 1] + "…"
-
-
 def ticks(since: datetime, until: datetime) -> list[tuple[float, str]]:
     """Round times along the axis, as fractions with their labels."""
     total = (until - since).total_seconds()
-    step = next((s for s in (60, 300, 600, 900, 1800, 3600, 7200, 14400, 21600) if total / s <= 8), 86400)
+    step = next((s for s in (10, 30, 60, 300, 600, 900, 1800, 3600, 7200, 14400, 21600) if total / s <= 7), 86400)
     first = (int(since.timestamp()) // step + 1) * step
     return [
-        ((at - since.timestamp()) / total, datetime.fromtimestamp(at, since.tzinfo).strftime("%H:%M"))
+        (
+            (at - since.timestamp()) / total,
+            datetime.fromtimestamp(at, since.tzinfo).strftime("%H:%M:%S" if step < 60 else "%H:%M"),
+        )
         for at in range(first, int(until.timestamp()) + 1, step)
     ]
 

@@ -8,9 +8,9 @@
   const QUIET_MS = 250; // at most four updates a second
   const AGE_MS = 15000; // ages and the timeline's edge move on without news, too
   const job = live.dataset.job;
-  let pointer = null, anchor = null, due = 0, asking = false, wanted = false, held = false;
+  let pointer = null, anchor = null, due = 0, asking = false, wanted = false, held = false, above = 0, below = 0;
 
-  const say = (state, text) => { sign.dataset.live = state; sign.textContent = text; };
+  const say = (state, text) => { sign.dataset.live = state; sign.textContent = text + " · UTC"; };
 
   // What must stay where it is: the row, link or field under the pointer, or the one that has the focus.
   const anchorOf = (element) => element && live.contains(element) ? element.closest("[id]:not(#live)") : null;
@@ -32,24 +32,30 @@
 
   live.addEventListener("htmx:before:swap", (event) => {
     const element = current();
-    held = false;
-    anchor = element ? { id: element.id, top: element.getBoundingClientRect().top, was: live.cloneNode(true) } : null;
+    const fresh = event.detail.tasks[0].fragment;
+    held = Boolean(element) && !fresh.querySelector("#" + CSS.escape(element.id));
+    say("on", held ? "live, held" : "live");
+    if (held) { event.preventDefault(); return; } // what is under the pointer has left: show that once the pointer has, too
+    anchor = element && { id: element.id, top: element.getBoundingClientRect().top };
+    if (!anchor) space(0, 0);
     for (const box of live.querySelectorAll("pre.log")) box.dataset.end = box.scrollHeight - box.scrollTop - box.clientHeight < 8;
   });
 
   live.addEventListener("htmx:after:swap", () => {
     for (const box of live.querySelectorAll("pre.log")) if (box.dataset.end !== "false") box.scrollTop = box.scrollHeight;
     if (!anchor) return;
-    const offBy = () => { const now = document.getElementById(anchor.id); return now ? now.getBoundingClientRect().top - anchor.top : NaN; };
-    let off = offBy();
-    if (Math.abs(off) >= 1) { window.scrollBy(0, off); off = offBy(); }
-    if (!(Math.abs(off) < 1)) { // it has left, or the page is too short to scroll: keep the old picture until the pointer has left it
-      live.replaceChildren(...anchor.was.childNodes);
-      held = true;
-      say("on", "live, held");
-    } else say("on", "live");
-    anchor = null;
+    const off = () => document.getElementById(anchor.id).getBoundingClientRect().top - anchor.top;
+    if (Math.abs(off()) >= 1) window.scrollBy(0, off());
+    if (off() >= 1) { space(above, below + off()); window.scrollBy(0, off()); } // too short to scroll down
+    if (off() <= -1) space(above - off(), below); // too high to scroll up
   });
+
+  // Room that keeps a row in its place while the pointer is on it; it goes with the first news after the pointer has left.
+  function space(over, under) {
+    [above, below] = [over, under];
+    live.style.marginTop = over ? over + "px" : "";
+    document.body.style.paddingBottom = under ? under + "px" : "";
+  }
   live.addEventListener("htmx:finally:request", done);
   live.addEventListener("htmx:error", done);
 
