@@ -10,7 +10,7 @@ from tenure.domain.policy import (
     Quota,
     QuotaCheckStrategy,
 )
-from tenure.manifests.defaults import DefaultCard, default_policy, flavor_name
+from tenure.manifests.defaults import DefaultCard, default_policy
 from tenure.manifests.policy import PolicyReading, read_policy
 
 H200 = DefaultCard(flavor="nvidia-h200", shares=8, memory=141 * 10**9)
@@ -85,16 +85,3 @@ def test_the_files_explain_themselves():
     for name, text in default_policy([H200]).items():
         assert text.startswith("# "), name
         assert "$" not in text, name
-
-
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [
-        ("NVIDIA H200", "nvidia-h200"),
-        ("NVIDIA GeForce RTX 4090", "nvidia-geforce-rtx-4090"),
-        ("訓練", "card"),
-        ("x" * 99, "x" * 63),
-    ],
-)
-def test_a_model_becomes_a_name(model: str, name: str):
-    assert flavor_name(model) == name

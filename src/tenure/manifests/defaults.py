@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -10,7 +9,7 @@ from string import Template
 
 from tenure.domain.amounts import GPU, GPU_MEMORY, format_quantity
 
-__all__ = ["NO_CARD", "DefaultCard", "default_policy", "flavor_name"]
+__all__ = ["NO_CARD", "DefaultCard", "default_policy"]
 
 NO_CARD = "card"
 """The flavor of a machine without a card: its quotas are 0, so GPU jobs wait and all others run."""
@@ -25,11 +24,6 @@ class DefaultCard:
     flavor: str
     shares: int
     memory: int
-
-
-def flavor_name(model: str) -> str:
-    """A card's model as an object's name: `NVIDIA H200` is `nvidia-h200`.  Never empty, at most 63 characters."""
-    return re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:63].strip("-") or NO_CARD
 
 
 def default_policy(cards: Sequence[DefaultCard]) -> Mapping[str, str]:
