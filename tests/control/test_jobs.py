@@ -83,9 +83,7 @@ def test_an_unknown_job_is_named(house: House):
 
 def test_arrays_run_every_task_and_keep_to_their_limit(house: House):
     base = house.answer("sh", "-c", "echo task $TENURE_ARRAY_TASK_ID; sleep 0.2", array="1-6%2")["id"]
-    done = house.until(
-        "the array has ended", lambda: (s := house.show(base))["state"] == "ended" and s, seconds=30
-    )
+    done = house.until("the array has ended", lambda: (s := house.show(base))["state"] == "ended" and s, seconds=30)
     assert done["array"]["outcomes"] == {"completed": 6}
     assert house.out(f"{base}_4") == "task 4\n"
     running, most = set(), 0

@@ -1,0 +1,213 @@
+"""The daemon dies, the platform goes on: nothing is lost, nothing runs twice, and what ended meanwhile is told truly."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tenure.cli.client import Client, Refused, Unreachable
+from tenure.ledger import Ledger, fold
+from tenure.sdk.record import parse_time, read_record
+from tenure.settings import Settings, load
+
+from .conftest import House
+
+KILLS = int(os.environ.get("TENURE_TEST_KILLS", "10"))  # `make soak` raises it to 200
+JOBS = int(os.environ.get("TENURE_TEST_JOBS", "120"))
+
+
+def test_a_job_outlives_the_platform_and_is_adopted(home: Path):
+    house = House(home).open()
+    job = house.gpu("bash", "-c", "echo up; sleep 2; echo done")
+    house.wait_out(job, "up")
+    house.close(keep_jobs=True)
+    house.open(card=None)  # a plain start knows the declared card
+    shown = house.wait(job)
+    assert (shown["outcome"], len(shown["attempts"])) == ("completed", 1)
+    assert "AttemptAdopted" in [e.kind for e in house.platform.ledger.events(job_id=job)]
+    house.check_laws()
+    house.close()
+
+
+def test_what_ended_without_a_platform_has_its_true_code_and_time(home: Path):
+    house = House(home).open()
+    job = house.gpu("bash", "-c", "echo up; sleep 0.5; exit 5")
+    house.wait_out(job, "up")
+    house.close(keep_jobs=True)
+    record = _until_closed(house.run_dir(job))
+    house.open(card=None)
+    shown = house.wait(job)
+    assert (shown["outcome"], shown["exit_code"], len(shown["attempts"])) == ("failed", 5, 1)
+    assert record.closed is not None
+    ended, told = parse_time(shown["ended_at"]), record.closed["at"]
+    assert ended is not None
+    assert abs(ended - told) < 200_000, "the end is when it ended, not when it was noticed"
+    house.close()
+
+
+def test_down_stops_what_runs_and_the_next_start_goes_on(home: Path):
+    house = House(home).open()
+    job = house.gpu("bash", "-c", "echo attempt $TENURE_ATTEMPT; sleep 60", grace="1s")
+    house.wait_out(job, "attempt 1")
+    house.close()
+    assert read_record(house.run_dir(job)).outcome == "interrupted"
+    house.open(card=None)
+    house.wait_out(job, "attempt 2", attempt=2)
+    evicted = house.show(job)["attempts"][0]["evicted"]
+    assert evicted["reason"] == "PlatformStopped"
+    house.cancel(job, grace_s=0.5)
+    house.wait(job)
+    house.check_laws()
+    house.close()
+
+
+def test_a_copy_of_the_home_never_touches_the_processes_of_the_original(home: Path, tmp_path: Path):
+    """As after a power loss, or when somebody restores a backup beside the living original."""
+    house = House(home).open()
+    job = house.gpu("bash", "-c", "echo up; sleep 60")
+    house.wait_out(job, "up")
+    subprocess.run(["cp", "-a", str(home), str(tmp_path / "copy")], check=True)
+    copy = House(tmp_path / "copy").open(card=None)
+    copy.until("the copy's attempt is told interrupted", lambda: copy.show(job)["attempts"][0]["outcome"])
+    first = copy.show(job)["attempts"][0]
+    assert first["outcome"] == "interrupted"
+    assert house.show(job)["state"] == "running"
+    assert len(house.show(job)["attempts"]) == 1
+    copy.cancel(job, grace_s=0.5)
+    copy.wait(job)
+    copy.close()
+    assert house.show(job)["state"] == "running"
+    house.cancel(job, grace_s=0.5)
+    assert house.wait(job)["outcome"] == "cancelled"
+    house.close()
+
+
+def test_a_lost_supervisor_interrupts_its_attempt_and_the_job_comes_back(home: Path):
+    house = House(home).open()
+    job = house.gpu("bash", "-c", "echo attempt $TENURE_ATTEMPT; exec sleep 60")
+    house.wait_out(job, "attempt 1")
+    lines = (house.run_dir(job) / "supervisor.jsonl").read_text().splitlines()
+    pid = next(json.loads(line)["pid"] for line in lines if '"opened"' in line)
+    os.kill(pid, signal.SIGKILL)
+    house.wait_out(job, "attempt 2", attempt=2)
+    first = house.show(job)["attempts"][0]
+    assert (first["outcome"], first["reason"]) == ("interrupted", "SupervisorLost")
+    assert read_record(house.run_dir(job)).outcome == "interrupted"
+    house.cancel(job, grace_s=0.5)
+    house.wait(job)
+    house.check_laws()
+    house.close()
+
+
+@pytest.mark.timeout(900)
+def test_random_kills_of_the_daemon_lose_nothing_and_run_nothing_twice(home: Path):
+    settings = load({"TENURE_HOME": str(home), "PATH": os.environ["PATH"], "HOME": str(home.parent)})
+    marks = home.parent / "ran.txt"
+    rng = random.Random(20261129)
+    submitted: dict[str, str] = {}
+    stop = threading.Event()
+
+    def submitting() -> None:
+        with contextlib.closing(Client(settings)) as client:
+            submit_all(client)
+
+    def submit_all(client: Client) -> None:
+        for number in range(JOBS):
+            body = {
+                "argv": ["sh", "-c", f'sleep 0.0{number % 10}; echo "$TENURE_JOB_ID" >> "$MARKS"'],
+                "env": {"MARKS": str(marks)},
+                "workdir": str(home.parent),
+                "shares": 1 + number % 3,
+                "gpu_memory": "1Gi",
+            }
+            while not stop.is_set():
+                with contextlib.suppress(Unreachable, Refused, OSError):
+                    answer = client.post("/jobs", body, headers={"Idempotency-Key": f"job-{number}"})
+                    submitted[f"job-{number}"] = answer["id"]
+                    break
+                time.sleep(0.02)  # nobody is there to send an event
+
+    thread = threading.Thread(target=submitting)
+    with _daemon(settings) as daemon:
+        thread.start()
+        for _ in range(KILLS):
+            time.sleep(rng.uniform(0.0, 0.4))  # the kill comes at a random moment: that is the case
+            daemon.kill()
+            daemon.start()
+        thread.join(timeout=300)
+        stop.set()
+        assert not thread.is_alive()
+        _until_all_ended(settings, seconds=180)
+    ledger = Ledger.open(settings.ledger_url)
+    rows = {row.id: row for row in ledger.jobs(limit=JOBS + 1).items}
+    assert len(rows) == JOBS == len(set(submitted.values()))
+    assert set(rows) == set(submitted.values())
+    assert {(str(r.outcome), r.attempts) for r in rows.values()} == {("completed", 1)}
+    ran = Counter(marks.read_text().split())
+    assert set(ran) == set(rows)
+    assert set(ran.values()) == {1}
+    folded = fold(ledger.events(limit=1_000_000))
+    assert folded.jobs == rows
+    assert not any(row.reservation for row in rows.values())
+    ledger.close()
+
+
+class _Daemon:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        read, write = os.pipe()
+        env = {**os.environ, "TENURE_HOME": str(self._settings.home)}
+        command = [sys.executable, "-m", "tenure.portal.daemon", "--card", "8x16Gi", "--ready-fd", str(write)]
+        self._process = subprocess.Popen(command, env=env, pass_fds=[write], stdin=subprocess.DEVNULL)
+        os.close(write)
+        with os.fdopen(read) as ear:
+            said = json.loads(ear.readline() or "{}")
+        assert said.get("ready"), said
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+
+@contextlib.contextmanager
+def _daemon(settings: Settings) -> Iterator[_Daemon]:
+    daemon = _Daemon(settings)
+    daemon.start()
+    try:
+        yield daemon
+    finally:
+        daemon.kill()
+
+
+def _until_all_ended(settings: Settings, *, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    with contextlib.closing(Client(settings)) as client:
+        while client.get("/jobs?limit=1")["items"]:
+            assert time.monotonic() < end, client.get("/jobs?limit=5")
+            time.sleep(0.1)
+
+
+def _until_closed(run_dir: Path) -> object:
+    end = time.monotonic() + 10
+    while True:
+        record = read_record(run_dir)
+        if record.closed is not None:
+            return record
+        assert time.monotonic() < end
+        time.sleep(0.02)  # the platform is down: nobody could tell us
