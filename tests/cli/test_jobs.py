@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -215,6 +216,30 @@ def test_the_same_key_is_the_same_job_and_another_request_a_conflict(home: Home)
     answer = home.tenure("submit", "--idempotency-key", "one of a kind", "--", "false")
     assert answer.code == 1
     assert answer.out == ""
+
+
+def test_a_client_that_dies_leaves_one_job_or_none_and_its_key_answers(home: Home) -> None:
+    words = ("--name", "once", "--idempotency-key", "died on the way", "--hold", "--", "true")
+    for delay in (0.02, 0.05, 0.08, 0.1, 0.12, 0.15):
+        with home.spawn("submit", *words) as process:
+            try:
+                process.wait(delay)
+            except subprocess.TimeoutExpired:
+                process.kill()
+    job = home.submit(*words)
+    assert [found["id"] for found in home.json("ps", "-a", "--name", "once")] == [job]
+
+
+def test_a_cancel_while_it_is_being_preempted_is_the_end(home: Home) -> None:
+    victim = home.submit("--priority", "batch", "--shares", "8", "--gpu-memory", "1Gi", "--grace", "20s", "--", "sh", "-c", "trap 'sleep 1; exit 0' TERM; sleep 600 & wait")  # fmt: skip
+    home.until(victim, "running")
+    taker = home.submit("--priority", "training", "--shares", "8", "--gpu-memory", "1Gi", "--", "true")
+    home.until(victim, "evicting")
+    assert home.tenure("cancel", victim).code == 0
+    assert home.tenure("wait", taker, "--timeout", "20").code == 0
+    shown = home.until(victim, "ended")
+    assert shown["outcome"] == "cancelled"
+    assert len(shown["attempts"]) == 1
 
 
 def test_a_gpu_job_without_card_memory_is_refused_with_the_flag_to_add(home: Home) -> None:

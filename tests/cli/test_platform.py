@@ -52,10 +52,8 @@ def test_keep_jobs_leaves_them_and_the_next_up_adopts(running: Home, tmp_path: P
     job = running.submit("--", "sh", "-c", f"read line < '{gate}'; exit 5")
     running.until(job, "running")
     assert running.tenure("down", "--keep-jobs").code == 0
-    doctor = running.tenure("doctor")
-    assert f"{job}.1" in doctor.out
-    answer = running.tenure("down")
-    assert (answer.code, f"{job}.1 still run" in answer.err) == (0, True)
+    assert f"{job}.1" in running.tenure("doctor").out
+    assert running.tenure("down", "--keep-jobs").code == 0
     gate.write_text("go\n")
     assert running.tenure("up", "-d").code == 0  # a plain start remembers its declared card
     assert running.tenure("wait", job, "--timeout", "20").code == 1
@@ -72,6 +70,19 @@ def test_down_interrupts_and_the_next_up_goes_on(running: Home) -> None:
     assert running.tenure("wait", job, "--timeout", "30").code == 0
     first, second = running.json("show", job)["attempts"]
     assert (first["outcome"], second["outcome"], second["retry_of"]) == ("interrupted", "completed", first["run_id"])
+
+
+def test_down_after_kill_9_ends_what_the_daemon_left(running: Home) -> None:
+    job = running.submit("--", "sleep", "600")
+    running.until(job, "running")
+    daemon = running.pid()
+    os.kill(daemon, signal.SIGKILL)
+    eventually(lambda: not is_alive(daemon))
+    assert processes_of(running.path) != []
+    answer = running.tenure("down")
+    assert answer.code == 0, answer
+    assert "1 jobs go on" in answer.err
+    assert processes_of(running.path) == []
 
 
 def test_down_without_rest_goes_by_the_lock(running: Home) -> None:
@@ -106,6 +117,12 @@ def test_a_taken_port_is_69_with_the_reason(private: Home) -> None:
     assert answer.code == 69
     assert f"cannot listen on 127.0.0.1:{port}" in answer.err
     assert processes_of(private.path) == []
+
+
+def test_a_home_that_cannot_be_written_is_69_with_the_reason(private: Home) -> None:
+    answer = private.tenure("up", "-d", env={"TENURE_HOME": "/proc/nowhere"})
+    assert answer.code == 69
+    assert "TENURE_HOME must be a place that you may write" in answer.err
 
 
 def test_a_home_that_is_a_file_is_69_with_the_reason(private: Home) -> None:

@@ -135,6 +135,22 @@ def test_why_it_waits_is_told_on_stderr(home: Home) -> None:
     assert (process.returncode, out) == (0, b"done\n")
 
 
+def test_a_preempted_job_is_followed_into_its_next_attempt(home: Home) -> None:
+    script = 'echo attempt $TENURE_ATTEMPT; test "$TENURE_ATTEMPT" -gt 1 || sleep 600'
+    process = home.spawn("run", "--priority", "batch", "--shares", "8", "--gpu-memory", "1Gi", "--", "sh", "-c", script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"attempt 1\n"
+    taker = home.submit(
+        "--name", "taker", "--priority", "training", "--shares", "8", "--gpu-memory", "1Gi", "--", "true"
+    )
+    out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, b"attempt 2\n"), err
+    said = err.decode()
+    assert "preempted: " in said
+    assert "resumed as attempt 2" in said
+    assert home.json("show", taker)["outcome"] == "completed"
+
+
 def test_a_killed_platform_is_waited_for_and_nothing_is_lost_or_told_twice(running: Home, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)

@@ -114,29 +114,18 @@ def _git(call: Call) -> Iterator[Finding]:
 
 
 def _cgroup(call: Call) -> Iterator[Finding]:
-    from tenure.backends.local import cgroup
+    from tenure.backends.local.cgroup import Cgroup
 
-    del cgroup  # the room's own module is there; what matters is whether this user may make one
-    root = "/sys/fs/cgroup"
-    if not os.path.exists(f"{root}/cgroup.controllers"):
-        yield Finding(
-            "cgroup",
-            "warn",
-            "there is no cgroup v2 here",
-            "process trees are followed one by one instead; nothing is lost but speed",
-        )
-        return
-    with open("/proc/self/cgroup", encoding="utf-8") as lines:
-        own = next((line.strip().partition("::")[2] for line in lines if line.startswith("0::")), "/")
-    place = root + own.rstrip("/")
-    if os.access(place, os.W_OK):
-        yield Finding("cgroup", "ok", f"{place} can be used")
+    group = Cgroup.create(f"tenure-doctor-{os.getpid()}")
+    if group is not None:
+        os.rmdir(group.path)
+        yield Finding("cgroup", "ok", f"groups can be made in {os.path.dirname(group.path)}")
     else:
         yield Finding(
             "cgroup",
             "warn",
-            f"{place} cannot be written",
-            "start the platform in a delegated unit (systemd-run --user --scope -p Delegate=yes); without it process trees are followed one by one",
+            "no control group (v2) can be made here; process trees are followed by parentage alone",
+            "start the platform in a delegated unit: systemd-run --user --scope -p Delegate=yes tenure up -d",
         )
 
 

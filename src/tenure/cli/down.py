@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 
@@ -11,6 +12,7 @@ from .grammar import Option, Usage, Verb
 from .holder import Holder, Watch, holder
 from .progress import Progress
 from .render import emit, note
+from .supervisors import alive
 from .times import seconds_of
 
 VERB = Verb(
@@ -34,7 +36,7 @@ def run(call: Call) -> int:
         raise Usage("TENURE_URL points at a platform elsewhere; `down` stops the one of this machine's TENURE_HOME")
     who = holder(call.settings)
     if who is None:
-        return _done(call, "no platform is running" + ("" if keep else _orphans(call)))
+        return _end_orphans(call) if not keep and alive(call.settings) else _done(call, "no platform is running")
     watch = Watch(call.settings, who)
     _ask(call, who, watch, keep_jobs=keep)
     if not _wait(call, watch):
@@ -78,14 +80,12 @@ def _leaving(call: Call) -> str:
     return f"{len(jobs)} jobs have their grace: {', '.join(job['id'] for job in jobs[:5])}" if jobs else ""
 
 
-def _orphans(call: Call) -> str:
-    from .supervisors import alive
-
-    left = alive(call.settings)
-    if not left:
-        return ""
-    names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
-    return f", and {names} still run under their supervisors: `tenure up -d && tenure down` ends them"
+def _end_orphans(call: Call) -> int:
+    """The daemon is gone and attempts go on: a daemon is started for as long as it takes to end them truthfully."""
+    note(f"the daemon is gone and {len(alive(call.settings))} jobs go on; a new one is started to end them")
+    command = [sys.executable, "-P", "-m", "tenure.portal.daemon", "--only-to-stop"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+    return done.returncode or _done(call, "the platform has stopped")
 
 
 def _done(call: Call, text: str) -> int:

@@ -50,6 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + 13
     except KeyboardInterrupt:
         return 128 + 2
+    except Exception:
+        # Python's own code for this would be 1, which here means that the work failed.
+        import traceback
+
+        traceback.print_exc()
+        print("tenure: this is a bug of tenure's; the lines above tell its story", file=sys.stderr)
+        return EX_SOFTWARE
 
 
 def _main(words: list[str]) -> int:
@@ -84,9 +91,13 @@ def _run(name: str, module: VerbModule, parsed: object, spoken: str) -> int:
 
     assert isinstance(parsed, Parsed)
     if spoken == "follow":
-        parsed.switches.add("f")
+        parsed.switches.add("follow")
     try:
-        return module.run(Call(name, module.VERB, parsed, load()))
+        settings = load()
+    except ValueError as error:
+        return _complain(name, f"the environment has a TENURE_ variable that cannot be read: {error}")
+    try:
+        return module.run(Call(name, module.VERB, parsed, settings))
     except Usage as error:
         return _complain(name, str(error))
     except Unreachable as error:

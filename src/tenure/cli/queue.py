@@ -28,10 +28,9 @@ def run(call: Call) -> int:
     if call.structured:
         emit(queues, call.form)
     elif call.form == "name":
-        print(
-            "\n".join(str(job["id"]) for queue in queues for job in queue["jobs"]) or "",
-            end="\n" if any(q["jobs"] for q in queues) else "",
-        )
+        for queue in queues:
+            for job in queue["jobs"]:
+                print(job["id"])
     else:
         print("\n".join(lines(queues)))
     return 0
