@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def hold(size: int) -> None:
     torch.cuda.synchronize()
     print(json.dumps({"holding": held.numel(), "pid": os.getpid()}), flush=True)
     while not stop:
-        signal.pause()
+        time.sleep(0.05)
     time.sleep(CLOSING_S)
 
 
@@ -68,7 +69,7 @@ def look(uuid: str) -> dict[str, Any]:
         card = nvml.nvmlDeviceGetHandleByUUID(uuid.encode())
         memory = nvml.nvmlDeviceGetMemoryInfo(card)
         pids = [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses_v3(card)]
-        return {"total": memory.total, "free": memory.free, "pids": pids}
+        return {"card": uuid, "total": memory.total, "free": memory.free, "pids": pids}
     finally:
         nvml.nvmlShutdown()
 
@@ -104,7 +105,7 @@ class Check:
     def __init__(self, home: Path, tenure: str) -> None:
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("TENURE_")} | {"TENURE_HOME": str(home)}
         self.home, self.tenure = home, tenure
-        self.failed = 0
+        self.failed, self.since = 0, time.monotonic()
         self.job = [sys.executable, str(Path(__file__).resolve()), "job"]
 
     def call(self, *words: str, timeout: float = 60) -> str:
@@ -122,7 +123,9 @@ class Check:
 
     def say(self, what: str, problem: str = "", detail: str = "") -> None:
         self.failed += bool(problem)
-        print(f"FAILED  {what}: {problem}" if problem else f"ok      {what}" + (f" ({detail})" if detail else ""), flush=True)  # fmt: skip
+        took, self.since = time.monotonic() - self.since, time.monotonic()
+        text = f"FAILED  {what}: {problem}" if problem else f"ok      {what}" + (f" ({detail})" if detail else "")
+        print(f"{text} [{took:.1f} s]", flush=True)
 
     @contextlib.contextmanager
     def of(self, what: str) -> Iterator[list[str]]:
@@ -169,9 +172,8 @@ class Check:
             return
         cards = self.found()
         if cards:
-            card = cards[0]
-            self.seen(card)
-            self.preempted(card)
+            self.seen(cards)
+            self.preempted(cards)
 
     def found(self) -> list[str]:
         there: list[str] = []
@@ -187,20 +189,26 @@ class Check:
             detail.extend(f"{card['name']} {uuid}" for uuid, card in known.items())
         return there
 
-    def seen(self, card: str) -> None:
+    def seen(self, cards: list[str]) -> None:
         with self.of("a job sees its card by UUID") as detail:
             line = self.call("run", "--shares", "1", "--gpu-memory", "2Gi", "--", *self.job, "see", timeout=90)
             told = json.loads(line)
-            if told["visible"] not in uuids() or told["uuid"] != told["visible"] or told["count"] != 1:
+            if told["visible"] not in cards or told["uuid"] != told["visible"] or told["count"] != 1:
                 raise Failed(f"the job was given {told['visible']} and torch sees {told['count']} x {told['uuid']}")
             detail.append(told["uuid"])
 
-    def preempted(self, card: str) -> None:
-        before = look(card)
-        asked = before["total"] * 6 // 10 // MIB * MIB  # two of them do not fit
-        size = min(20 * GIB, before["total"] // 4)
+    def preempted(self, cards: list[str]) -> None:
+        before = {card: look(card) for card in cards}
+        largest = max(state["total"] for state in before.values())
+        asked = largest * 95 // 100 // MIB * MIB  # no card holds two, and n cards have no quota for n + 1
+        size = min(20 * GIB, largest // 4)
         flags = ["--shares", "1", "--gpu-memory", f"{asked // MIB}Mi"]
-        holder, held = "", {}
+        holder, held, told = "", {}, {}
+        if len(roomy := [card for card in cards if before[card]["total"] > asked]) > 1:
+            with self.of(f"{len(roomy) - 1} of {len(roomy)} cards are taken, so that two jobs meet on the last"):
+                for _ in roomy[1:]:
+                    filler = self.call("submit", "--priority", "training", *flags, "--", "sleep", "600").strip()
+                    self.until(f"job {filler} runs", partial(self.runs, filler))
         what = "a job's memory is attributed to it, declared and measured"
         with self.of(what) as detail:
             holder = self.call("submit", "--priority", "batch", *flags, "--", *self.job, "hold", str(size)).strip()
@@ -214,7 +222,7 @@ class Check:
                 raise Failed("there is no holder to preempt")
             taker = self.call("submit", "--priority", "training", *flags, "--", *self.job, "first").strip()
             told = self.until(f"job {taker} runs", lambda: self.first_line(taker))
-            missing = before["free"] - told["free"]
+            missing = before[told["card"]]["free"] - told["free"]
             if held["pid"] in told["pids"] or missing > SLACK:
                 raise Failed(f"as job {taker} began, {missing / GIB:.1f} GiB were missing and {told['pids']} were on the card")  # fmt: skip
             detail.append(f"{told['free'] / GIB:.1f} of {told['total'] / GIB:.1f} GiB free at the preemptor's first line")  # fmt: skip
@@ -223,9 +231,13 @@ class Check:
             if attempt["outcome"] != "interrupted" or attempt["evicted"]["by"] != taker:
                 raise Failed(f"outcome {attempt['outcome']}, evicted {attempt['evicted']}")
         with self.of("a cancelled job's memory comes back"):
+            card = told["card"]
             self.call("cancel", holder)
             self.until(f"job {holder} ends", lambda: self.read("show", holder)["state"] == "ended")
-            self.until("the card is as it was", lambda: before["free"] - look(card)["free"] <= SLACK, 20)
+            self.until("the card is as it was", lambda: before[card]["free"] - look(card)["free"] <= SLACK, 20)
+
+    def runs(self, job: str) -> bool:
+        return bool(self.read("show", job)["state"] == "running")
 
     def holding(self, job: str, size: int) -> dict[str, Any] | None:
         """The job among the holders of a card, once at least `size` bytes were measured."""

@@ -71,10 +71,11 @@ def test_a_platform_that_does_all_right_passes_every_check(
     assert not list(tmp_path.glob("tenure-card.*"))
 
 
-def test_tenure_itself_passes_every_check(fake_nvml: Make, tmp_path: Path, nothing_left: Left) -> None:
-    code, lines = check(fake_nvml(), Path(sys.prefix), tmp_path)
+@pytest.mark.parametrize("cards", [1, 2])
+def test_tenure_itself_passes_every_check(fake_nvml: Make, tmp_path: Path, nothing_left: Left, cards: int) -> None:
+    code, lines = check(fake_nvml(cards=cards), Path(sys.prefix), tmp_path)
     assert (code, [line for line in lines if not line.startswith("ok")]) == (0, [])
-    assert len(lines) == 9
+    assert len(lines) == 8 + cards
 
 
 @pytest.mark.parametrize(
