@@ -19,6 +19,7 @@ REFUSED = {
     "nine tolerations": (flavor("f", "tolerations: [" + ", ".join(f"{{key: k{i}}}" for i in range(9)) + "]"), "spec.tolerations", "at most 8"),
     "Exists with a value": (flavor("f", "tolerations: [{key: k, operator: Exists, value: v}]"), "spec.tolerations[0].value", "takes no value"),
     "Equal without a key": (flavor("f", "tolerations: [{value: v}]"), "spec.tolerations[0].key", "required with operator Equal"),
+    "tolerationSeconds without NoExecute": (flavor("f", "tolerations: [{key: k, effect: NoSchedule, tolerationSeconds: 5}]"), "spec.tolerations[0].tolerationSeconds", "only with effect: NoExecute"),
     "topology without labels": (flavor("f", "topologyName: t"), "spec.topologyName", "at least one nodeLabel"),
     "a bad label value": (flavor("f", "nodeLabels: {a: '-x'}"), "spec.nodeLabels.a", "begins and ends"),
     "a bad name": (obj("ResourceFlavor", "Big_One"), "metadata.name", "lower-case"),

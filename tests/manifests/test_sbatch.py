@@ -91,7 +91,9 @@ def test_a_script_with_nothing_is_named_after_its_file():
 
 def test_only_lines_before_the_first_command_count():
     text = "#!/bin/bash\n\n# a comment\n#SBATCH -J one\n   \nset -e\n#SBATCH -J two\n"
-    assert read_sbatch("s", text, NOW).spec.name == "one"
+    read = read_sbatch("s", text, NOW).spec
+    assert read.name == "one"
+    assert read.notes == ("line 7: comes after the first command and is not read, as in Slurm",)
 
 
 @pytest.mark.parametrize("line", ["##SBATCH -J x", " #SBATCH -J x", "# SBATCH -J x", "#SBATCHES -J x", "#sbatch -J x"])

@@ -53,6 +53,15 @@ def _directives(text: str) -> Iterator[tuple[int, bool, str]]:
             return
 
 
+def _late(text: str) -> Iterator[int]:
+    """Lines that look like directives and come after the first command, where neither Slurm nor we read them."""
+    commands = False
+    for number, line in enumerate(text.split("\n"), start=1):
+        if commands and _DIRECTIVE.fullmatch(line):
+            yield number
+        commands = commands or bool(line.strip() and not line.lstrip().startswith("#"))
+
+
 class _Tell(Protocol):
     def __call__(self, line: int, what: str, message: str) -> None: ...
 
@@ -77,6 +86,7 @@ def read_lines(file: str, text: str) -> Lines:
             tell(line, kind, "a heterogeneous job is not read here; submit its parts as jobs of their own")
             continue
         _options(words, line, ours, given, notes, tell)
+    notes.extend(f"line {line}: comes after the first command and is not read, as in Slurm" for line in _late(text))
     return Lines(given=tuple(given), notes=tuple(notes), problems=tuple(problems))
 
 

@@ -138,6 +138,8 @@ def toleration(record: Record) -> Toleration:
         record.at("value").error("operator Exists takes no value; remove it, or write operator: Equal")
     if operator == "Equal" and not record.given("key"):
         record.at("key").error("is required with operator Equal; operator: Exists without a key tolerates everything")
+    if record.given("tolerationSeconds") and record.get("effect") != "NoExecute":
+        record.at("tolerationSeconds").error("works only with effect: NoExecute")
     return Toleration(
         key=record.get("key", ""), operator=operator, value=record.get("value", ""), effect=record.get("effect", "")
     )
