@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -20,6 +21,8 @@ from tenure.control import views
 from tenure.control.app import Platform
 
 __all__ = ["EventStream", "Listener", "News", "follow", "wait_for"]
+
+log = logging.getLogger("tenure.portal")
 
 HEARTBEAT_S = 15.0
 STALL_S = 30.0  # a client that takes nothing for this long is dropped; it comes back with Last-Event-ID
@@ -69,6 +72,7 @@ class News:
         self.closing = False
         self._listeners: set[Listener] = set()
         self._rung = asyncio.Event()
+        self._ringing = False
         self._cursor = 0
         self._task: asyncio.Task[None] | None = None
         self._unsubscribe: Callable[[], None] | None = None
@@ -77,9 +81,16 @@ class News:
         loop = asyncio.get_running_loop()
         self._cursor = self.platform.news.cursor
 
+        def ring() -> None:
+            self._ringing = False
+            self._rung.set()
+
         def heard(_: int) -> None:
-            with suppress(RuntimeError):  # the loop has closed: nobody listens any more
-                loop.call_soon_threadsafe(self._rung.set)
+            """In the committing thread: cheap while nobody listens, and one call into the loop for many commits."""
+            if self._listeners and not self._ringing:
+                self._ringing = True
+                with suppress(RuntimeError):  # the loop has closed: nobody listens any more
+                    loop.call_soon_threadsafe(ring)
 
         self._unsubscribe = self.platform.news.subscribe(heard)
         self._task = loop.create_task(self._run())
@@ -99,7 +110,10 @@ class News:
                 listener.queue.put_nowait(None)
 
     def listen(self, job: str | None = None) -> Listener:
+        """A place in the stream.  What was committed before this is the reader's to find in the ledger."""
         listener = Listener(job)
+        if not self._listeners:
+            self._cursor = self.platform.news.cursor
         self._listeners.add(listener)
         return listener
 
@@ -107,22 +121,27 @@ class News:
         self._listeners.discard(listener)
 
     async def _run(self) -> None:
+        """A fault of one look does not end the looking: the next news, or a second, brings another."""
         while True:
             await self._rung.wait()
             await asyncio.sleep(COALESCE_S)
             self._rung.clear()
-            if not self._listeners:
-                self._cursor = self.platform.news.cursor
-                continue
-            while True:
-                batch = await run_in_threadpool(views.events, self.platform, after=self._cursor, limit=BATCH)
-                for event in batch:
-                    for listener in self._listeners:
-                        listener.offer(event)
-                if batch:
-                    self._cursor = int(batch[-1]["id"])
-                if len(batch) < BATCH:
-                    break
+            try:
+                await self._hand_out()
+            except Exception:
+                log.exception("the diary could not be read; trying again")
+                await asyncio.sleep(1.0)
+                self._rung.set()
+
+    async def _hand_out(self) -> None:
+        more = True
+        while more and self._listeners:
+            batch = await run_in_threadpool(views.events, self.platform, after=self._cursor, limit=BATCH)
+            for event in batch:
+                for listener in self._listeners:
+                    listener.offer(event)
+            more = len(batch) == BATCH
+            self._cursor = int(batch[-1]["id"]) if batch else self._cursor
 
 
 async def follow(news: News, *, after: int, job: str | None = None) -> AsyncIterator[list[EventRow]]:

@@ -17,7 +17,7 @@ from tenure.portal.stream import News
 
 from .wire import Problem
 
-__all__ = ["Asking", "Body", "Home", "Live", "Reply", "operators_only", "problems"]
+__all__ = ["Asking", "Body", "Home", "Live", "Reply", "operators_only", "problems", "read_body"]
 
 MAX_BODY = 32 * 1024 * 1024
 
@@ -47,7 +47,7 @@ async def _caller(request: Request) -> Caller:
     return caller_of(request)
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def read_body(request: Request) -> dict[str, Any]:
     """The JSON object of the request, `{}` where there is none.  Raises InvalidRequest for anything else."""
     if int(request.headers.get("content-length") or 0) > MAX_BODY:
         raise _too_large()
@@ -75,7 +75,7 @@ def _too_large() -> InvalidRequest:
 Home = Annotated[Platform, Depends(_platform)]
 Live = Annotated[News, Depends(_news)]
 Asking = Annotated[Caller, Depends(_caller)]
-Body = Annotated[dict[str, Any], Depends(_body)]
+Body = Annotated[dict[str, Any], Depends(read_body)]
 
 
 def operators_only(caller: Caller, what: str) -> None:
