@@ -231,6 +231,7 @@ class BackendContract:
         assert [seen[one.run_id].state for one in (stays, leaves)] == [AttemptState.RUNNING] * 2
         assert [seen[one.run_id].started_at for one in (stays, leaves)] == started
         rig.backend.start(stays)  # as a daemon would that does not know whether its start was heard
+        rig.news.running(stays.run_id)
         rig.end(leaves, 5)
         assert rig.news.settled(leaves.run_id).exit_code == 5
         rig.backend.stop(stays.run_id, stays.run_dir, _stop())

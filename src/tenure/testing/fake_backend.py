@@ -78,6 +78,7 @@ class FakeBackend:
         self.healthy = True
         self._clock, self._manual = clock, manual
         self._lock = threading.RLock()
+        self._told: set[RunId] = set()
         self._queue: deque[Observation] = deque()
         self._listener: Listener | None = None
 
@@ -97,7 +98,10 @@ class FakeBackend:
             if self.refuse is not None:
                 error, self.refuse = self.refuse, None
                 raise error
-            if attempt.run_id in self.world.attempts:
+            known = self.world.attempts.get(attempt.run_id)
+            if known is not None:  # started once, by us or by an earlier daemon: then we have something to tell
+                if attempt.run_id not in self._told:
+                    self._say(known)
                 return
             now = self._now()
             one = _Attempt(attempt, Observation(run_id=attempt.run_id, state=AttemptState.STARTING, at=now))
@@ -206,6 +210,7 @@ class FakeBackend:
 
     def _say(self, one: _Attempt, **fields: object) -> None:
         one.seen = replace(one.seen, at=self._now(), **fields)  # type: ignore[arg-type]
+        self._told.add(one.seen.run_id)
         self._queue.append(one.seen)
         if not self._manual:
             self.deliver()

@@ -13,6 +13,7 @@ import select
 import socket
 import sys
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from .witness import has_code
 
 __all__ = ["LocalBackend"]
 
+_SETTLED = frozenset({AttemptState.ENDED, AttemptState.LAUNCH_FAILED})
+
 
 class LocalBackend:
     """Attempts as processes under supervisors.  `state_dir` holds its sockets; `boot_id` is this machine's unless given.
@@ -47,10 +50,16 @@ class LocalBackend:
         self._state_dir = Path(state_dir).absolute()
         self._boot = boot_id or processes.boot_id()
         self._lock = threading.RLock()
+        self._nursery_lock = threading.Lock()
         self._watched: dict[RunId, str] = {}  # run directories of attempts whose end has not been heard
-        self._asked: set[RunId] = set()  # starts that the present forkserver was asked for, and no news yet
+        self._ours: set[RunId] = (
+            set()
+        )  # whose supervisor is a child of the present forkserver: it tells when that leaves
+        self._adopted: dict[int, RunId] = {}  # pidfds of the supervisors that are not
+        self._asked: set[RunId] = set()  # starts that were asked for, and no news yet
         self._asked_again: set[RunId] = set()  # because the forkserver died before they had begun
-        self._adopted: dict[int, tuple[RunId, int]] = {}  # pidfd -> run, supervisor's pid
+        self._told: dict[RunId, AttemptState] = {}  # the last state that the listener heard of a watched attempt
+        self._later: deque[Observation] = deque()  # news that another thread found, for the listening one to tell
         self._nursery: Nursery | None = None
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
@@ -112,7 +121,7 @@ class LocalBackend:
         with self._lock:
             self._watched[attempt.run_id] = attempt.run_dir
             self._asked.add(attempt.run_id)
-            self._order("supervise", attempt.run_id, attempt.run_dir, check=has_code(attempt.job.fingerprint))
+        self._order("supervise", attempt.run_id, attempt.run_dir, check=has_code(attempt.job.fingerprint))
 
     def observe(self, attempts: Sequence[tuple[RunId, str]]) -> Mapping[RunId, Observation]:
         """See Backend.  What still runs is adopted; what was lost is brought to its end, which follows as news if it takes long."""
@@ -143,16 +152,20 @@ class LocalBackend:
     # -- asking -----------------------------------------------------------------------------------------------------
 
     def _order(self, what: str, run: RunId, run_dir: str, *, check: bool = False) -> None:
+        """Never with `_lock` held: the forkserver may be waiting for our listening thread."""
         for last_try in (False, True):
+            nursery = self._nursery
+            if nursery is None:
+                raise Unavailable("the local backend is not open")
             try:
-                if self._nursery is None:
-                    raise Unavailable("the local backend is not open")
-                self._nursery.order(what, run, run_dir, check=check)
+                with self._lock:
+                    self._ours.add(run)
+                nursery.order(what, run, run_dir, check=check)
                 return
             except OSError as error:
                 if last_try:
                     raise Unavailable(f"the forkserver does not answer: {error}") from error
-                self._replace_nursery()
+                self._replace_nursery(nursery)
 
     def _ask(self, run: RunId, run_dir: str, request: dict[str, Any]) -> None:
         if not os.path.isdir(run_dir):
@@ -164,7 +177,9 @@ class LocalBackend:
         except OSError as error:
             raise Unavailable(f"cannot reach the supervisor of {run}: {error.strerror or error}") from error
         if not heard:
-            self._notice(self._observe(run, run_dir, Census()), only_if_settled=True)
+            seen = self._observe(run, run_dir, Census())
+            if seen.state in _SETTLED:
+                self._tell_later(seen)
 
     def _observe(self, run: RunId, run_dir: str, census: Census) -> Observation:
         try:
@@ -187,7 +202,7 @@ class LocalBackend:
                 return wire.observation(run, look(run_dir)[0].known, boot=boot)
             with self._lock:
                 self._watched[run] = run_dir
-                self._order("succeed", run, run_dir)
+            self._order("succeed", run, run_dir)
         except OSError as error:
             return self._unknown(run, f"cannot read {run_dir}: {error.strerror or error}")
         named = [{"pid": w.pid, "started": w.started, "command": processes.command(w.pid)} for w in alive]
@@ -207,21 +222,22 @@ class LocalBackend:
     def _forget(self, run: RunId) -> None:
         with self._lock:
             self._watched.pop(run, None)
+            self._told.pop(run, None)
             self._asked.discard(run)
 
     def _adopt(self, run: RunId, run_dir: str, opened: Mapping[str, Any]) -> None:
-        """Watch a supervisor that another daemon's forkserver started: its end must be noticed although it is no child of ours."""
+        """Watch a supervisor that is no child of our forkserver: its end must be noticed all the same."""
         with self._lock:
-            if run in self._watched or not opened:
-                return
             self._watched[run] = run_dir
+            if run in self._ours or run in self._adopted.values() or not opened:
+                return
             pid = int(opened["pid"])
             with contextlib.suppress(OSError):
                 fd = os.pidfd_open(pid)
                 if processes.start_ticks(pid) != opened["started"]:
                     os.close(fd)
                     return
-                self._adopted[fd] = (run, pid)
+                self._adopted[fd] = run
                 self._epoll.register(fd, select.EPOLLIN)
 
     # -- listening --------------------------------------------------------------------------------------------------
@@ -240,18 +256,24 @@ class LocalBackend:
         if fd == self._news.fileno():
             while (data := _receive(self._news)) is not None:
                 self._on_news(json.loads(data))
+        elif fd == self._wake_reader:
+            with contextlib.suppress(BlockingIOError):
+                os.read(fd, 4096)
+            while self._later:
+                self._notice(self._later.popleft())
         elif fd in self._adopted:
             with self._lock:
-                run, _ = self._adopted.pop(fd)
+                run = self._adopted.pop(fd)
                 self._epoll.unregister(fd)
                 os.close(fd)
             self._on_left(run)
-        elif self._nursery is not None and fd == self._nursery.socket.fileno():
-            message = self._nursery.hear()
+        elif (nursery := self._nursery) is not None and fd == nursery.socket.fileno():
+            message = nursery.hear()
             if message is None:
-                with self._lock:
-                    self._replace_nursery()
+                self._replace_nursery(nursery)
             else:
+                with self._lock:
+                    self._ours.discard(RunId(message["left"]))
                 self._on_left(RunId(message["left"]))
 
     def _on_news(self, news: Mapping[str, Any]) -> None:
@@ -268,53 +290,65 @@ class LocalBackend:
         """A supervisor is gone.  Where its last news did not reach us, the files have it."""
         with self._lock:
             run_dir = self._watched.get(run)
+            self._asked.discard(run)
         if run_dir is None:
             return
-        with self._lock:
-            self._asked.discard(run)
         seen = self._observe(run, run_dir, Census())
         if seen.state is AttemptState.ABSENT:
             seen = _launch_failed(
                 run, "SupervisorFailed", "the supervisor could not begin; its last words are in forkserver.log"
             )
-        self._notice(seen)
+        if seen.state is not self._told.get(run):  # else a second start has left, having found the first at work
+            self._notice(seen)
 
-    def _notice(self, seen: Observation, *, only_if_settled: bool = False) -> None:
-        settled = seen.state in (AttemptState.ENDED, AttemptState.LAUNCH_FAILED)
-        if only_if_settled and not settled:
-            return
+    def _notice(self, seen: Observation) -> None:
         with self._lock:
             self._asked.discard(seen.run_id)
             self._asked_again.discard(seen.run_id)
-            if settled:
+            if seen.state in _SETTLED:
                 self._watched.pop(seen.run_id, None)
+                self._told.pop(seen.run_id, None)
+            else:
+                self._told[seen.run_id] = seen.state
         if self._listener is not None:
             self._listener(seen)
 
-    def _replace_nursery(self) -> None:
+    def _tell_later(self, seen: Observation) -> None:
+        self._later.append(seen)
+        os.write(self._wake_writer, b".")
+
+    def _replace_nursery(self, dead: Nursery) -> None:
         """The forkserver died: start another, adopt its supervisors, ask again for what it had not begun."""
-        old, again = self._nursery, [(run, self._watched[run]) for run in self._asked if run in self._watched]
-        if self._closing:
-            return
-        if old is not None:
+        with self._nursery_lock:
+            if self._closing or self._nursery is not dead:
+                return
             with contextlib.suppress(OSError, ValueError):
-                self._epoll.unregister(old.socket.fileno())
-            old.close()
-        self._nursery = Nursery(self._state_dir, self._boot)
-        self._epoll.register(self._nursery.socket.fileno(), select.EPOLLIN)
-        orphans, self._watched = self._watched, {}
-        for run, run_dir in orphans.items():
-            facts, watched = look(run_dir)
-            if watched:
-                self._adopt(run, run_dir, facts.opened)
-            self._watched[run] = run_dir
-        for run, run_dir in again:
+                self._epoll.unregister(dead.socket.fileno())
+            dead.close()
+            nursery = Nursery(self._state_dir, self._boot)
+            self._epoll.register(nursery.socket.fileno(), select.EPOLLIN)
+            with self._lock:
+                self._ours.clear()
+                watched = dict(self._watched)
+                again = [run for run in self._asked if run in watched]
+            self._nursery = nursery
+        for run, run_dir in watched.items():
+            with contextlib.suppress(OSError):
+                facts, alive = look(run_dir)
+                if alive:
+                    self._adopt(run, run_dir, facts.opened)
+                elif run not in again:  # it left together with the forkserver
+                    self._tell_later(self._observe(run, run_dir, Census()))
+        for run in again:
             if run in self._asked_again:  # it may be the one that kills forkservers
-                self._notice(_launch_failed(run, "SupervisorFailed", "two forkservers died over its start"))
+                message = "two forkservers died over its start; their last words are in forkserver.log"
+                self._tell_later(_launch_failed(run, "SupervisorFailed", message))
                 continue
             self._asked_again.add(run)
             with contextlib.suppress(OSError):
-                self._nursery.order("supervise", run, run_dir)
+                with self._lock:
+                    self._ours.add(run)
+                nursery.order("supervise", run, watched[run])
 
 
 def _launch_failed(run: RunId, reason: str, message: str) -> Observation:

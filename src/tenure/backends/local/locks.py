@@ -36,7 +36,7 @@ def try_lock(path: str) -> int | None:
 def is_locked(path: str) -> bool:
     """Does somebody hold the lock?  No file means no.  Raises OSError where it cannot be told."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:

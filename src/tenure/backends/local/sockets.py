@@ -37,7 +37,7 @@ def bind_datagram(path: str) -> socket.socket:
     return sock
 
 
-def send_datagram(path: str, data: bytes, *, timeout_s: float = 0.5) -> bool:
+def send_datagram(path: str, data: bytes, *, timeout_s: float = 2.0) -> bool:
     """Hand `data` to whoever listens at `path`.  False where nobody does, or nobody read for `timeout_s`."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:

@@ -31,7 +31,10 @@ def spec(attempt: AttemptSpec) -> dict[str, Any]:
     return {
         "v": 1, "run_id": attempt.run_id, "job_id": attempt.job_id, "number": attempt.number, "run_dir": attempt.run_dir,
         "retry_of": attempt.retry_of, "checkpoints_of": attempt.checkpoints_of, "job": _job(attempt.job), "env": dict(attempt.env),
-        "processes": [{"rank": process.rank, "cards": list(process.cards)} for process in attempt.processes],
+        "processes": [
+            {"rank": process.rank, "cards": list(process.cards)}
+            for process in sorted(attempt.processes, key=lambda process: process.rank)
+        ],
     }  # fmt: skip
 
 
@@ -43,7 +46,7 @@ def stop(request: Stop) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def observation(run: RunId, known: Mapping[str, Any], *, boot: str | None = None, watched: bool = True) -> Observation:
+def observation(run: RunId, known: Mapping[str, Any], *, boot: str | None = None) -> Observation:
     """What is known, as the house says it."""
     instant = {
         name: Instant(known[name]) if known.get(name) is not None else None for name in ("started_at", "ended_at")
