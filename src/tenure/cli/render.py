@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -106,7 +105,7 @@ def table(
     """Columns two spaces apart, the last one free.  On a terminal the last is cut to what fits; elsewhere nothing is."""
     cells = [[plain("-" if c is None or c == "" else c) for c in row] for row in rows]
     widths = [max([_width(h), *(_width(row[i]) for row in cells)]) for i, h in enumerate(head)]
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    room = _columns() if sys.stdout.isatty() else 0
     lines = []
     for number, row in enumerate([list(head), *cells]):
         parts = []
@@ -120,6 +119,14 @@ def table(
             parts.append(paint(shown, hue) + pad)
         lines.append("  ".join(parts).rstrip())
     return lines
+
+
+def _columns() -> int:
+    """Of the terminal; COLUMNS wins, as everywhere."""
+    try:
+        return int(os.environ.get("COLUMNS") or os.get_terminal_size(sys.stdout.fileno()).columns)
+    except (OSError, ValueError):
+        return 80
 
 
 def _width(text: str) -> int:
