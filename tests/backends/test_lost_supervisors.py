@@ -123,7 +123,7 @@ def test_lost_while_the_daemon_was_away_is_found_by_a_look(rig: LocalRig) -> Non
     kill(supervisor(attempt))
     rig.open()
     seen = rig.backend.observe([(attempt.run_id, attempt.run_dir)])[attempt.run_id]
-    assert seen.state is AttemptState.LOST
+    assert (seen.state, seen.reason) == (AttemptState.STOPPING, "SupervisorLost")
     assert any("sleep 900" in survivor.command for survivor in seen.survivors)
     assert rig.news.settled(attempt.run_id).outcome is Outcome.INTERRUPTED
     assert alive(attempt) == []

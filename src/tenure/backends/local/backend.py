@@ -124,7 +124,11 @@ class LocalBackend:
         self._order("supervise", attempt.run_id, attempt.run_dir, check=has_code(attempt.job.fingerprint))
 
     def observe(self, attempts: Sequence[tuple[RunId, str]]) -> Mapping[RunId, Observation]:
-        """See Backend.  What still runs is adopted; what was lost is brought to its end, which follows as news if it takes long."""
+        """See Backend.  What still runs is adopted.
+
+        What was lost is brought to its end at once where nobody is left; else it is `stopping`, with its survivors named,
+        and the end follows as news: a share is not free while somebody uses it.
+        """
         census = Census()
         return {run: self._observe(run, run_dir, census) for run, run_dir in attempts}
 
@@ -207,7 +211,7 @@ class LocalBackend:
             return self._unknown(run, f"cannot read {run_dir}: {error.strerror or error}")
         named = [{"pid": w.pid, "started": w.started, "command": processes.command(w.pid)} for w in alive]
         return wire.observation(
-            run, {**known, "state": "lost", "survivors": named, "reason": "SupervisorLost"}, boot=boot
+            run, {**known, "state": "stopping", "survivors": named, "reason": "SupervisorLost"}, boot=boot
         )
 
     def _never_started(self, run: RunId) -> Observation:
