@@ -210,6 +210,7 @@ def test_a_variable_refers_only_to_those_above_it():
 
 
 NAMED = {
+    "a cluster wants the same amount under limits": job("command: [x], resources: {requests: {nvidia.com/gpu: 1}}"),
     "podset-preferred-topology": job(meta="name: j, annotations: {kueue.x-k8s.io/podset-preferred-topology: rack}"),
     "belongs into the Job's own metadata.labels": job(meta="name: j, annotations: {kueue.x-k8s.io/queue-name: q}"),
     "volumes": job(pod="restartPolicy: Never\n      volumes: [{name: v}]"),

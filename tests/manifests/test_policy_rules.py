@@ -82,6 +82,7 @@ REFUSED = {
     "a queueing strategy": (queue("queueingStrategy: StrictFifo"), "spec.queueingStrategy", 'did you mean "StrictFIFO"?'),
     "a stop policy": (queue("stopPolicy: Stop"), "spec.stopPolicy", "one of None, Hold, HoldAndDrain"),
     "a negative weight": (queue("fairSharing: {weight: -1}"), "spec.fairSharing.weight", "above 1e-9"),
+    "a weight without end": (queue("fairSharing: {weight: 1e999}"), "spec.fairSharing.weight", "out of range"),
     "a weight next to nothing": (queue("fairSharing: {weight: 1e-9}"), "spec.fairSharing.weight", "above 1e-9"),
     "In without values": (queue()[:-1].replace("{}", "{matchExpressions: [{key: a, operator: In}]}"), "spec.namespaceSelector.matchExpressions[0].values", "at least one value"),
     "Exists with values": (queue()[:-1].replace("{}", "{matchExpressions: [{key: a, operator: Exists, values: [b]}]}"), "spec.namespaceSelector.matchExpressions[0].values", "takes no values"),

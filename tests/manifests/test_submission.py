@@ -13,6 +13,7 @@ from tenure.domain.errors import InvalidManifest, InvalidRequest
 from tenure.domain.ids import Instant
 from tenure.manifests.policy import read_policy
 from tenure.manifests.rules import check_spec
+from tenure.manifests.sbatch_values import Export
 from tenure.manifests.submission import read_bytes, read_file, read_submission
 from tenure.manifests.wire import spec_from_json
 
@@ -32,6 +33,14 @@ def test_the_kind_is_told_from_the_text():
 def test_a_plain_script_runs_as_text_under_its_files_name():
     (spec,) = read_file("dir/x.sh", "#!/bin/sh\ntrue\n", NOW)
     assert (spec.name, spec.script, spec.sbatch) == ("x.sh", "#!/bin/sh\ntrue\n", False)
+
+
+def test_an_environment_that_is_not_narrowed_is_named():
+    text = "#!/bin/sh\n#SBATCH --export=NONE\n"
+    assert "--export=NONE" in read_file("x", text, NOW)[0].notes[0]
+    submission = read_submission("x", text, NOW)
+    assert submission.specs[0].notes == ()
+    assert submission.export == Export(all=False)
 
 
 def test_json_jobs_are_read():

@@ -176,6 +176,8 @@ def _resources(container: Record) -> dict[str, int]:
     requests, limits = _amounts(resources, "requests"), _amounts(resources, "limits")
     for name, (amount, at) in requests.items():
         if name not in limits:
+            if name not in _NATIVE:
+                at.warn("stands under requests alone; a cluster wants the same amount under limits")
             continue
         if amount > limits[name][0]:
             at.error(f"is more than the limit of {name}; make it at most as much")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import decimal
-
-from tenure.domain.amounts import format_quantity, parse_decimal
+from tenure.domain.amounts import MAX_AMOUNT, format_quantity, parse_decimal
 from tenure.domain.policy import FlavorQuotas, Quota, ResourceGroup
 
 from .schema import AmountText, Field, Items, ListOf, Object, Record, Spot, amount_at
@@ -133,10 +131,14 @@ def fair_weight(owner: Record) -> float:
 
 def weight_at(text: str, spot: Spot) -> float:
     try:
-        weight = float(parse_decimal(text))
-    except (ValueError, decimal.DecimalException) as e:
-        spot.error(str(e) if isinstance(e, ValueError) else f"{text} is out of range")
+        exact = parse_decimal(text)
+    except ValueError as e:
+        spot.error(str(e))
         return 1.0
+    if exact > MAX_AMOUNT:
+        spot.error(f"{text} is out of range; at most {MAX_AMOUNT}")
+        return 1.0
+    weight = float(exact)
     if weight < 0 or 0 < weight <= 1e-9:
         spot.error(f"{text} does not work as a weight; 0, or anything above 1e-9, would")
     return weight

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 from pathlib import PurePath
 
@@ -34,8 +34,15 @@ class Submission:
 
 
 def read_file(path: str, text: str, now: Instant, zone: tzinfo | None = None) -> list[JobSpec]:
-    """The jobs of a file's text.  Raises InvalidManifest."""
-    return list(read_submission(path, text, now, zone).specs)
+    """The jobs of a file's text.  Raises InvalidManifest.
+
+    For a caller that hands on the submitter's whole environment: where the script asked for less, its notes say so.
+    """
+    submission = read_submission(path, text, now, zone)
+    if submission.export.all:
+        return list(submission.specs)
+    note = f"--export={submission.understood.get('export', '')}: the submitter's other variables are taken along too"
+    return [replace(spec, notes=(*spec.notes, note)) for spec in submission.specs]
 
 
 def read_bytes(path: str, data: bytes, now: Instant, zone: tzinfo | None = None) -> Submission:
