@@ -131,6 +131,7 @@ def test_a_backslash_joins_the_next_directive_line():
         ("--gres=gpu:a100:3", "shares", 3),
         ("--gres=gpu:a100", "shares", 1),
         ("--gres=shard:2", "shares", 2),
+        ("--gres=gpu:1 --gres=shard:2", "shares", 2),
         ("--gres=none", "shares", 0),
         ("--gpus=2", "shares", 2),
         ("-G a100:2,h100:1", "shares", 3),

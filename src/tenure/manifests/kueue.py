@@ -114,8 +114,6 @@ def _cluster_queue(header: Header, record: Record) -> ClusterQueue:
     spec = record.record("spec")
     groups = resource_groups(spec, joined=spec.given("cohortName"), join="spec.cohortName", capped=True)
     selector = spec.get("namespaceSelector")
-    if not spec.given("namespaceSelector"):
-        spec.at("namespaceSelector").warn("is absent, so no namespace may use this queue; {} admits every namespace")
     flavors = {row.flavor for group in groups for row in group.flavors}
     return ClusterQueue(
         name=header.name,

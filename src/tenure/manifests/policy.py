@@ -149,7 +149,7 @@ def _assemble(objects: Sequence[_Read]) -> Policy:
 
 
 def _references(objects: Sequence[_Read], policy: Policy) -> None:
-    """Names that lead nowhere are warnings: Kueue accepts them, and the queue waits until the object appears."""
+    """What Kueue accepts and nobody wants, as warnings: names that lead nowhere, queues that nobody may use."""
     looped = _cycles(policy.cohorts)
     for item in objects:
         value, spot = item.value, item.header.spot
@@ -175,6 +175,9 @@ def _references(objects: Sequence[_Read], policy: Policy) -> None:
                             "the queue admits nothing until it exists",
                         )
                     )
+        if isinstance(value, ClusterQueue) and value.namespace_selector is None:
+            at = spot.child("spec").child("namespaceSelector")
+            at.warn("is absent, so no namespace may use this queue; {} admits every namespace")
         if isinstance(value, Cohort) and value.name in looped:
             at = spot.child("spec").child("parentName")
             at.warn(

@@ -156,6 +156,8 @@ def _nodes(draft: _Draft, given: Given) -> None:
 
 def _gres(draft: _Draft, given: Given) -> None:
     """`gpu[:type]:N`, `shard:N` (a share is what Slurm calls a shard) and `gpu-memory:8G`."""
+    for name in ("gres gpu", "gres shard"):
+        draft.numbers.pop(name, None)  # the last --gres counts, as in Slurm
     for part in given.value.split(","):
         words = re.sub(r"\(.*\)$", "", part.strip().removeprefix("gres/").removeprefix("gres:")).split(":")
         if words in (["none"], [""]):
