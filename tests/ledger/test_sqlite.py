@@ -8,6 +8,8 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -137,6 +139,19 @@ with ledger.transaction() as tx:
     assert [e.job_id for e in ledger.events()] == ["1"]
     submit(ledger, "2")
     ledger.close()
+
+
+def test_the_log_moves_into_the_file_beside_the_writers(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    for n in range(220):  # 2 MB: far below where a commit would have to move them itself
+        with ledger.transaction(durable=False) as tx:
+            tx.add_jobs([NewJob(id=JobId(str(n)), name="x" * 10_000, spec="{}")], T)
+    deadline = time.monotonic() + 20
+    while (tmp_path / "ledger.db").stat().st_size < 1_000_000:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    ledger.close()
+    assert [t.name for t in threading.enumerate() if t.name == "ledger-checkpoints"] == []
 
 
 def test_a_durable_commit_is_on_disk_before_it_returns(tmp_path: Path) -> None:

@@ -8,8 +8,10 @@ SQLite keeps a write-ahead log: readers never wait for the writer.  A durable co
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from abc import ABC, abstractmethod
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from tenure.domain.errors import HouseFault, InvalidRequest, TenureError, Unavai
 __all__ = ["Database", "open_database"]
 
 _BUSY_S = 10.0  # how long to wait for another process that writes the same file
+_CHECKPOINT_EVERY = 100  # commits; small enough that the log stays near 4 MB
+_LOG_PAGES = 8000  # where a commit moves the log itself, should the checkpoints not keep up
 _ONE_WRITER = 0x7E0CE  # PostgreSQL's advisory lock that makes writers of all processes take turns
 
 
@@ -110,12 +114,41 @@ class _Flush:
         os.close(self._file)
 
 
+class _Checkpoints(threading.Thread):
+    """Moves the log into the file beside the writers, who would otherwise stand still for it now and then."""
+
+    def __init__(self, writer: Engine) -> None:
+        super().__init__(name="ledger-checkpoints", daemon=True)
+        self._writer = writer
+        self._due = threading.Event()
+        self._over = False
+
+    def ask(self) -> None:
+        self._due.set()
+
+    def finish(self) -> None:
+        self._over = True
+        self._due.set()
+        self.join()
+
+    def run(self) -> None:
+        while True:
+            self._due.wait()
+            self._due.clear()
+            if self._over:
+                return
+            # What fails here (a full disk) fails again in a commit, where somebody hears of it.
+            with suppress(TenureError, sqlite3.Error), closing(self._writer.raw_connection()) as connection:
+                connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
 class SqliteDatabase(Database):
     """A file.  Its log is flushed by `settle`, or by SQLite itself where the file system cannot keep a log."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._flush: _Flush | None = None
+        self._checkpoints: _Checkpoints | None = None
         url = URL.create("sqlite+pysqlite", database=str(path))
         options: dict[str, Any] = {"timeout": _BUSY_S, "isolation_level": None, "check_same_thread": False, "cached_statements": 256}  # fmt: skip
         writer = create_engine(url, poolclass=NullPool, connect_args=options)
@@ -144,6 +177,7 @@ class SqliteDatabase(Database):
         connection.execute(f"PRAGMA synchronous={'NORMAL' if mode == 'wal' else 'FULL'}")
         connection.execute("PRAGMA temp_store=MEMORY")
         connection.execute("PRAGMA cache_size=-8000")
+        connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
         self._logged = mode == "wal"
 
     def _prepare_reader(self, connection: Any, _record: object) -> None:
@@ -159,6 +193,11 @@ class SqliteDatabase(Database):
         if self._flush is None:
             self._flush = _Flush(Path(f"{self._path}-wal"))
         self._flush.written += 1
+        if self._flush.written % _CHECKPOINT_EVERY == 0:
+            if self._checkpoints is None:
+                self._checkpoints = _Checkpoints(self.writer)
+                self._checkpoints.start()
+            self._checkpoints.ask()
         return self._flush.written
 
     def settle(self, ticket: int) -> None:
@@ -171,6 +210,9 @@ class SqliteDatabase(Database):
                 ) from error
 
     def close(self) -> None:
+        if self._checkpoints is not None:
+            self._checkpoints.finish()
+            self._checkpoints = None
         super().close()
         if self._flush is not None:
             self._flush.close()
