@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -58,11 +60,13 @@ def on_platform(tmp_path: Path) -> Iterator[Callable[..., Program]]:
         process = subprocess.Popen(
             [sys.executable, str(script), *args], cwd=tmp_path, env={k: v for k, v in (kept | env).items() if v},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
         )  # fmt: skip
         started.append(process)
         return Program(process, run_dir)
 
     yield start
     for process in started:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its own session: children that a failed test left go too
         process.communicate()

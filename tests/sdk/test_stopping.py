@@ -233,10 +233,12 @@ def test_forked_children_neither_close_the_record_nor_hear_for_it(on_platform: S
             stopped = os.fork()
             if not stopped:
                 time.sleep(60)
+                os._exit(9)
             leaves = os.fork()
             if not leaves:
                 run.log(step=1, child=1)
                 sys.exit(3)
+            assert stopped and leaves
             falls = os.fork()
             if not falls:
                 raise ValueError("in the child")
@@ -253,6 +255,27 @@ def test_forked_children_neither_close_the_record_nor_hear_for_it(on_platform: S
     assert record.metrics["child"]["count"] == 1
     lines = (program.run_dir / "record.jsonl").read_text()
     assert lines.count('"kind":"closed"') == 1
+
+
+def test_a_child_that_is_told_at_once_hears_it(on_platform: Start) -> None:
+    program = on_platform("""
+        import os, signal, time, tenure
+        @tenure.study
+        def main(run):
+            for _ in range(200):
+                child = os.fork()
+                if not child:
+                    time.sleep(30)
+                    os._exit(9)
+                assert child > 0
+                os.kill(child, signal.SIGTERM)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -15
+            run.result(ok=True)
+        main.main()
+    """)
+    code, _, err = program.ended()
+    assert code == 0, err
+    assert program.record.results == {"ok": True}
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

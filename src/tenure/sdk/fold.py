@@ -89,6 +89,7 @@ _RUNS_WORDS = frozenset(
         "metric",
     }
 )
+_EVERY_LINES = frozenset({"v", "at", "kind", "seq", "step"})
 
 
 class Record:
@@ -159,7 +160,7 @@ class Record:
             return
         if kind in _RUNS_WORDS:
             self._alive(at, line)
-        fold = getattr(self, f"_on_{kind.replace('-', '_')}", None)
+        fold = getattr(self, "_on_" + kind, None)
         if fold is not None:
             fold(line, at)
 
@@ -242,14 +243,15 @@ class Record:
     def _on_metric(self, line: dict[str, object], at: int) -> None:
         self.last_sign_of_life = max(at, self.last_sign_of_life or at)
         step = line.get("step")
+        number = step if isinstance(step, int) else None
         for name, value in line.items():
-            if name in ("v", "at", "kind", "seq", "step"):
+            if name in _EVERY_LINES:
                 continue
-            before = self.metrics.get(name)
-            self.metrics[name] = {
-                "last": value, "step": step if isinstance(step, int) else None, "at": at,
-                "count": before["count"] + 1 if before else 1,
-            }  # fmt: skip
+            metric = self.metrics.get(name)
+            if metric is None:
+                metric = self.metrics[name] = {"last": None, "step": None, "count": 0, "at": at}
+            metric["last"], metric["step"], metric["at"] = value, number, at
+            metric["count"] += 1
 
     def _on_member(self, line: dict[str, object], at: int) -> None:
         self.members[int(str(line["rank"]))] = {

@@ -15,6 +15,7 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
 __all__ = ["Appender", "encode", "format_time", "now_us", "parse", "parse_time", "plain"]
 
@@ -22,6 +23,9 @@ START = '{"v":'  # every line begins with it: that is how a reader finds the nex
 
 _ESCAPES = {i: f"\\u{i:04x}" for i in range(32)} | {34: '\\"', 92: "\\\\", 8: "\\b", 9: "\\t", 10: "\\n", 13: "\\r"}
 _DEEPEST = 40
+_EPOCH_DAY = 719_163  # the ordinal of 1970-01-01
+
+_lazy: dict[str, Any] = {}  # what only readers need, once they do
 
 
 def now_us() -> int:
@@ -40,15 +44,14 @@ def parse_time(text: object) -> int | None:
     """The inverse of `format_time`; other RFC 3339 spellings are read too.  None for what is no time."""
     if not isinstance(text, str):
         return None
-    from datetime import UTC, datetime, timedelta
-
     try:
-        moment = datetime.fromisoformat(text)
+        moment = _datetime().fromisoformat(text)
+        offset = moment.utcoffset()
+        days, seconds = moment.toordinal() - _EPOCH_DAY, moment.hour * 3600 + moment.minute * 60 + moment.second
+        at: int = (days * 86_400 + seconds) * 1_000_000 + moment.microsecond
     except ValueError:
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    return at if not offset else at - (offset.days * 86_400 + offset.seconds) * 1_000_000
 
 
 def plain(value: object, _depth: int = 0) -> object:
@@ -176,12 +179,16 @@ class Appender:
 
 def parse(line: bytes) -> Iterator[dict[str, object]]:
     """The objects in one line: one as a rule; none of a torn line; those behind a torn piece that they were glued to."""
-    import json
-
+    decoder = _decoder()
+    try:
+        whole = decoder.decode(line.decode())
+    except (ValueError, RecursionError):
+        pass
+    else:
+        if isinstance(whole, dict):
+            yield whole
+            return
     text = line.decode("utf-8", "replace").strip()
-    if not text:
-        return
-    decoder = json.JSONDecoder()
     position = 0
     while 0 <= position < len(text):
         try:
@@ -194,3 +201,19 @@ def parse(line: bytes) -> Iterator[dict[str, object]]:
             position = text.find(START, end)
         else:  # no line of ours, and it may have swallowed the beginning of one
             position = text.find(START, position + 1)
+
+
+def _decoder() -> Any:
+    if "json" not in _lazy:
+        import json
+
+        _lazy["json"] = json.JSONDecoder()
+    return _lazy["json"]
+
+
+def _datetime() -> Any:
+    if "datetime" not in _lazy:
+        from datetime import datetime
+
+        _lazy["datetime"] = datetime
+    return _lazy["datetime"]

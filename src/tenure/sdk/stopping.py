@@ -163,9 +163,25 @@ class StopSignals:
 _listening: weakref.WeakSet[StopSignals] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
+_masks = threading.local()
+
+
+def _before_fork() -> None:
+    # Python drops what a child was sent before its hooks have run: what is blocked meanwhile waits in the kernel instead
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS) if _listening else None
+
+
+def _unblock() -> None:
+    before = getattr(_masks, "before", None)
+    _masks.before = None
+    if before is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _in_child() -> None:
     for listener in list(_listening):
         listener._in_child()
+    _unblock()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=_unblock, after_in_child=_in_child)
