@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tenure.domain.errors import InvalidManifest
 from tenure.domain.ids import Instant
 from tenure.domain.job import ArraySpec, Dependency, DependencyKind, JobSpec, LogSpec, StopSignal
 from tenure.manifests.sbatch import SbatchReading, read_sbatch
+from tenure.manifests.sbatch_options import OPTIONS, TENURE_OPTIONS
 from tenure.manifests.sbatch_values import Export
 
 NOW = Instant(int(datetime(2026, 11, 29, 12, tzinfo=UTC).timestamp()) * 1_000_000)
@@ -256,6 +260,13 @@ def test_our_own_directive_is_strict():
     assert 'did you mean "gpu-memory"?' in caught.value.problems[0].message
 
 
+def test_a_contradiction_with_a_malformed_value_is_two_problems():
+    text = "#!/bin/sh\n#TENURE --shares 2\n#SBATCH --gres=gpu:1,gpu-memory:x\n"
+    with pytest.raises(InvalidManifest) as caught:
+        read_sbatch("s", text, NOW)
+    assert [p.line for p in caught.value.problems] == [3, 3]
+
+
 def test_all_problems_come_out_together():
     assert [line for line, _, _ in refused("-n x", "-J fine", "-t y")] == [2, 4]
 
@@ -273,3 +284,46 @@ def test_what_sbatch_refuses_of_a_script(text: str, line: int, words: str):
     with pytest.raises(InvalidManifest) as caught:
         read_sbatch("s", text, NOW)
     assert [(p.line, words in p.message) for p in caught.value.problems] == [(line, True)]
+
+
+OPTION_LINES = st.lists(
+    st.tuples(
+        st.sampled_from(["SBATCH", "TENURE"]),
+        st.sampled_from(
+            [f"--{name}" for name in (*OPTIONS, *TENURE_OPTIONS)] + ["-n", "-c", "-G", "-t", "-H", "-a", "-d"]
+        ),
+        st.sampled_from(
+            [
+                "",
+                "=1",
+                "=0",
+                " 2",
+                "=x",
+                "=gpu:1,gpu-memory:x",
+                "=gpu:1,gpu-memory:8G",
+                "=a:1",
+                "=8Gi",
+                "=1-2",
+                "=,",
+                "=now",
+                "=:",
+                "=afterok:1",
+                "=B:USR1",
+                "=A=1,B",
+            ]
+        ),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(OPTION_LINES)
+def test_any_options_together_are_a_job_or_invalid(lines: list[tuple[str, str, str]]):
+    text = "#!/bin/sh\n" + "".join(f"#{kind} {name}{value}\n" for kind, name, value in lines)
+    with contextlib.suppress(InvalidManifest):
+        read = read_sbatch("s", text, NOW, UTC).spec
+        told = " ".join(read.notes)
+        for kind, name, _ in lines:  # nothing is dropped in silence
+            if kind == "SBATCH" and name.startswith("--") and OPTIONS.get(name[2:], OPTIONS["job-name"]).note:
+                assert name in told

@@ -73,13 +73,13 @@ def read_sbatch(path: str, text: str, now: Instant, zone: tzinfo | None = None) 
     draft = _Draft(now=now, zone=zone)
     understood: dict[str, str] = {}
     for given in lines.given:
+        draft.where[given.option.name] = given
         try:
             _APPLY[given.ours, given.option.name](draft, given)
         except ValueError as e:
             problems.append(_problem(path, given, str(e)))
             continue
         understood[given.option.name] = given.value
-        draft.where[given.option.name] = given
     for name, message in _totals(draft):
         problems.append(_problem(path, draft.where[name], message))
     if problems:
