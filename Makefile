@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test check bench check-card format clean
+# `soak` is the long form of the crash tests; `check-card-wheels` packs what check-card needs on a machine without network.
+.PHONY: install demo services test check bench check-card check-card-wheels soak format
 
 install: $(STAMP)
 
@@ -36,6 +37,12 @@ bench: install
 
 check-card:
 	@deploy/check-card.sh
+
+check-card-wheels:
+	@deploy/check-card.sh --pack
+
+soak: install
+	TENURE_TEST_KILLS=200 TENURE_TEST_JOBS=300 $(BIN)/python -m pytest tests/control/test_crashes.py
 
 format: install
 	$(BIN)/ruff format .

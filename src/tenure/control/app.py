@@ -5,21 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
 from tenure.domain.attempt import Backend
 from tenure.domain.errors import Problem, Unavailable
 from tenure.domain.events import Event, EventKind
-from tenure.domain.ids import CardId, JobId, RunId, WorkloadKey
+from tenure.domain.ids import JobId, RunId, WorkloadKey
 from tenure.domain.lifecycle import HOLDS_QUOTA
 from tenure.domain.plan import Pend
 from tenure.domain.workload import Card
 from tenure.engine import Engine
 from tenure.ledger import Ledger
 from tenure.settings import Settings
-from tenure.telemetry.cards import CardMonitor, CardSample
-from tenure.telemetry.owners import Owners, attribute
+from tenure.telemetry.cards import CardMonitor, CardSample, XidEvent
+from tenure.telemetry.owners import Attribution, Owners, attribute
 
 from . import cards as card_finding
 from . import policies
@@ -116,6 +116,8 @@ class Platform:
         self.news.publish(self.ledger.last_event_id())
         self.conductor.start()
         self._say(EventKind.DAEMON_STARTED, f"platform started; cards: {len(self.cards)} ({self.found.source})")
+        if self.found.source == "measured":
+            self.monitor.listen(self._heard_xid)
         self._sweep_thread = threading.Thread(target=self._sweep, name="sweep", daemon=True)
         self._sweep_thread.start()
 
@@ -158,12 +160,12 @@ class Platform:
             order = self.engine.order(cluster_queue) if cluster_queue else ()
             return self.engine.status(key), order.index(key) if key in order else None
 
-    def measured_by_job(self, samples: Sequence[CardSample]) -> Mapping[JobId, Mapping[CardId, int]]:
-        """Bytes of card memory that NVML sees in each job's processes."""
+    def attribution(self, samples: Sequence[CardSample]) -> Attribution:
+        """Whose processes hold the card memory that NVML sees: our jobs', and strangers'."""
         if not samples:
-            return {}
+            return Attribution()
         with self._owners_lock:
-            return attribute(samples, owners=self._owners, runs_dir=self.settings.runs_dir).by_job
+            return attribute(samples, owners=self._owners, runs_dir=self.settings.runs_dir)
 
     def reload_policy(self, *, by: str) -> tuple[Problem, ...]:
         """All of the directory, or nothing: InvalidManifest leaves the old policy in force."""
@@ -186,6 +188,11 @@ class Platform:
     def _say(self, kind: EventKind, message: str) -> None:
         with self.ledger.transaction(durable=False) as tx:
             tx.event(Event(kind=kind, at=self.clock.now(), message=message, data={"pid": os.getpid()}))
+
+    def _heard_xid(self, fault: XidEvent) -> None:
+        """The driver reported a fault of a card: the diary says so; what follows from it is policy's to say."""
+        where = fault.card or "a card that the driver does not name"
+        self._say(EventKind.CARDS_CHANGED, f"the driver reports Xid {fault.code} on {where}")
 
     def _sweep(self) -> None:
         """Runs are read and the quiet ones reaped; a fault of one look does not end the looking."""

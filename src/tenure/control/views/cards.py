@@ -23,7 +23,7 @@ def cards(platform: Platform) -> list[dict[str, Any]]:
     samples = (
         {sample.card: sample for sample in platform.monitor.sample()} if platform.found.source == "measured" else {}
     )
-    by_job = platform.measured_by_job(list(samples.values()))
+    seen = platform.attribution(list(samples.values()))
     found = {card.id: card for card in platform.found.found}
     with platform.conductor.lock:
         usage = platform.engine.card_usage()
@@ -34,7 +34,8 @@ def cards(platform: Platform) -> list[dict[str, Any]]:
             holders = []
             for hold in part.holders:
                 x = live.get(JobId(hold.key))
-                measured = by_job.get(JobId(hold.key), {}).get(part.card, 0) if sample is not None else None
+                told = sample is not None and sample.processes is not None  # a driver may not list processes
+                measured = seen.by_job.get(JobId(hold.key), {}).get(part.card, 0) if told else None
                 holders.append(
                     {
                         "id": str(hold.key),
@@ -69,6 +70,16 @@ def cards(platform: Platform) -> list[dict[str, Any]]:
                     "driver": about.driver if about else "",
                     "cordoned": part.cordoned,
                     "holders": holders,
+                    "strangers": [
+                        {
+                            "pid": holding.pid,
+                            "command": holding.owner.command,
+                            "user": holding.owner.user,
+                            "memory_measured": holding.memory,
+                        }
+                        for holding in seen.strangers
+                        if holding.card == part.card
+                    ],
                 }
             )
     return shown
