@@ -1,0 +1,166 @@
+"""Why: blockers are complete, counterfactuals come true, and asking is quick in a long line."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from tenure.domain.amounts import GPU, GPU_MEMORY
+from tenure.domain.errors import NotFound
+from tenure.domain.ids import Instant, WorkloadKey
+from tenure.domain.plan import Plan
+from tenure.engine import Engine
+from tenure.testing.lab import cards, policy, workload
+
+_LAB: dict[str, Any] = {
+    "priorities": {"training": 6000, "on-demand": 4000, "batch": 2000},
+    "queues": {
+        "general": {
+            "cohort": "card", "owns": {"gpu": 8, "memory": "80Gi"}, "within": "LowerPriority", "reclaim": "LowerPriority",
+        },
+        "large-model": {"cohort": "card", "owns": {"gpu": 0, "memory": 0}, "borrows": {"gpu": 1}},
+    },
+}  # fmt: skip
+_NOW = Instant(10)
+
+
+def _engine(*jobs: dict[str, Any], card: bool = True) -> Engine:
+    engine = Engine(policy(_LAB), cards([{"id": "gpu-0"}] if card else []))
+    for at, raw in enumerate(jobs):
+        engine.add(workload({"queue": "general", **raw}, at=Instant(at), priorities=_LAB["priorities"]))
+        engine.cycle(Instant(at))
+    return engine
+
+
+def _settle(engine: Engine) -> list[Plan]:
+    plans: list[Plan] = []
+    while engine.has_heads(_NOW):
+        plans.append(engine.cycle(_NOW))
+        decided = plans[-1].admits or plans[-1].preempts or plans[-1].shrinks
+        if not decided and len(plans) > 1 and plans[-1].order == plans[-2].order:
+            break
+    return plans
+
+
+def _admitted(engine: Engine) -> set[str]:
+    return {str(r.workload.key) for r in engine.reservations()}
+
+
+def test_the_blocker_names_numbers_holder_and_rule() -> None:
+    engine = _engine(
+        {"job": "model", "queue": "large-model", "priority": "on-demand", "gpu": 1, "memory": "60Gi"},
+        {"job": "batch", "priority": "batch", "gpu": 1, "memory": "30Gi"},
+    )
+    explanation = engine.explain(WorkloadKey("batch"), _NOW)
+    (blocker,) = explanation.blockers
+    assert (blocker.kind, blocker.resource, blocker.flavor) == ("quota", GPU_MEMORY, "card")
+    assert (blocker.asked, blocker.free) == (30 << 30, 20 << 30)
+    (holder,) = blocker.held_by
+    assert (holder.key, holder.amount, holder.preemptible) == ("model", 60 << 30, False)
+    assert holder.because == "reclaimWithinCohort of general is LowerPriority: its priority 4000 is not below 2000"
+    assert explanation.position == 0
+    assert [(c.change, c.effect) for c in explanation.counterfactuals] == [
+        ("when model ends", "it starts"),
+        ("with 20 GiB of card memory instead of 30 GiB of card memory", "it would start now"),
+        ("at priority training", "it would preempt model"),
+    ]
+
+
+def test_every_blocker_is_shown_not_the_first_alone() -> None:
+    engine = _engine(
+        {"job": "a", "gpu": 7, "memory": "1Gi", "priority": "training"},
+        {"job": "b", "gpu": 1, "memory": "60Gi", "priority": "training"},
+        {"job": "c", "gpu": 2, "memory": "40Gi"},
+    )
+    found = engine.explain(WorkloadKey("c"), _NOW).blockers
+    assert [(b.resource, b.asked, b.free) for b in found] == [(GPU, 2, 0), (GPU_MEMORY, 40 << 30, 19 << 30)]
+    assert {h.key for b in found for h in b.held_by} == {"a", "b"}
+
+
+def test_more_than_there_is_and_a_queue_that_is_gone() -> None:
+    engine = _engine({"job": "huge", "gpu": 9, "memory": "1Gi"}, {"job": "lost", "queue": "nowhere", "gpu": 1})
+    (limit,) = engine.explain(WorkloadKey("huge"), _NOW).blockers
+    assert (limit.kind, limit.asked, limit.free) == ("limit", 9, 8)
+    (queue,) = engine.explain(WorkloadKey("lost"), _NOW).blockers
+    assert (queue.kind, queue.message) == ("queue", "LocalQueue nowhere doesn't exist")
+    with pytest.raises(NotFound, match="no workload ghost"):
+        engine.explain(WorkloadKey("ghost"), _NOW)
+
+
+def _life() -> Any:
+    """The random life of test_long_life, whose states are the questions here."""
+    name = "tests_engine_long_life"
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "test_long_life.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Life
+
+
+def _copy(life: Any, *, without: set[str], changed: dict[str, Any]) -> Engine:
+    copy = Engine(life.engine.policy, life.engine.cards, life.engine.options)
+    for r in life.engine.reservations():
+        if r.workload.key not in without:
+            copy.restore(r.workload, r.admission, reserved_at=r.reserved_at, evicting=r.evicting)
+    held = {r.workload.key for r in life.engine.reservations()}
+    for key in sorted(life.known.keys() - held):
+        copy.add(changed.get(key, life.known[key]))
+    return copy
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("flat", 3), ("tree", 4), ("fair", 5)])
+def test_what_would_help_helps_and_blockers_are_complete(kind: str, seed: int) -> None:
+    life = _life()(kind, seed)
+    checked = {"ends": 0, "free": 0}
+    for step in range(500):
+        life.step()
+        if step % 10 or life.engine.next_wakeup() is not None or life.shrinking:
+            continue  # the copies below know nothing of backoffs and of gangs on their way down
+        held = {r.workload.key for r in life.engine.reservations()}
+        for key in sorted(life.known.keys() - held)[:2]:
+            explanation = life.engine.explain(key, life.now)
+            assert explanation.blockers or explanation.message
+            for c in explanation.counterfactuals:
+                single = re.fullmatch(r"when (\S+) ends", c.change)
+                if single:
+                    copy = _copy(life, without={single[1]}, changed={})
+                    assert key in {a.key for p in _settle(copy) for a in p.admits}, (key, c)
+                    checked["ends"] += 1
+            kinds = {b.kind for b in explanation.blockers}
+            if kinds == {"quota"}:
+                gone = {str(h.key) for b in explanation.blockers for h in b.held_by}
+                copy = Engine(life.engine.policy, life.engine.cards, life.engine.options)
+                for r in life.engine.reservations():
+                    if r.workload.key not in gone:
+                        copy.restore(r.workload, r.admission, reserved_at=r.reserved_at, evicting=r.evicting)
+                copy.add(life.known[key])
+                _settle(copy)
+                assert key in _admitted(copy) or copy.status(key).reason == "TopologyPlacementFailed"
+                checked["free"] += 1
+    assert checked["ends"] > 2
+    assert checked["free"] > 2
+
+
+def test_asking_for_the_last_of_ten_thousand_is_quick() -> None:
+    engine = _engine({"job": "a", "gpu": 8, "memory": "1Gi", "priority": "training"})
+    for n in range(10_000):
+        raw = {"job": f"w{n}", "queue": "general", "gpu": 1 + n % 3, "memory": f"{1 + n % 41}Gi"}
+        engine.add(workload(raw, at=Instant(n), priorities={}))
+    _settle(engine)
+    began = perf_counter()
+    engine.cycle(_NOW)
+    quiet = perf_counter() - began
+    began = perf_counter()
+    explanation = engine.explain(WorkloadKey("w9999"), _NOW)
+    asked = perf_counter() - began
+    assert explanation.position == 9999
+    assert explanation.blockers
+    assert quiet < 0.01  # measured: some microseconds
+    assert asked < 1.0  # measured: 25 ms
