@@ -230,6 +230,15 @@ def test_a_client_that_dies_leaves_one_job_or_none_and_its_key_answers(home: Hom
     assert [found["id"] for found in home.json("ps", "-a", "--name", "once")] == [job]
 
 
+def test_a_cancel_while_it_starts_is_the_end(home: Home) -> None:
+    jobs = []
+    for _ in range(5):
+        jobs.append(home.submit("--", "sleep", "600"))
+        assert home.tenure("cancel", "--grace", "1s", jobs[-1]).code == 0
+    assert home.tenure("wait", *jobs, "--timeout", "20").code == 1
+    assert {home.json("show", job)["outcome"] for job in jobs} == {"cancelled"}
+
+
 def test_a_cancel_while_it_is_being_preempted_is_the_end(home: Home) -> None:
     victim = home.submit("--priority", "batch", "--shares", "8", "--gpu-memory", "1Gi", "--grace", "20s", "--", "sh", "-c", "trap 'sleep 1; exit 0' TERM; sleep 600 & wait")  # fmt: skip
     home.until(victim, "running")

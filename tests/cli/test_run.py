@@ -135,6 +135,15 @@ def test_why_it_waits_is_told_on_stderr(home: Home) -> None:
     assert (process.returncode, out) == (0, b"done\n")
 
 
+def test_every_rank_of_a_gang_is_heard_by_whole_lines(home: Home) -> None:
+    program = "import os, sys\nfor i in range(500): sys.stdout.write(os.environ['RANK'] * 50 + '\\n'); sys.stdout.flush()\nsys.stdout.write('end')"
+    answer = home.tenure("run", "--gang", "2", "--", sys.executable, "-c", program)
+    assert answer.code == 0, answer
+    assert sorted(set(answer.out.replace("end", "").split())) == ["0" * 50, "1" * 50]
+    assert answer.out.count("\n") == 1000
+    assert answer.out.count("end") == 2
+
+
 def test_a_preempted_job_is_followed_into_its_next_attempt(home: Home) -> None:
     script = 'echo attempt $TENURE_ATTEMPT; test "$TENURE_ATTEMPT" -gt 1 || sleep 600'
     process = home.spawn("run", "--priority", "batch", "--shares", "8", "--gpu-memory", "1Gi", "--", "sh", "-c", script)

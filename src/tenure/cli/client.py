@@ -117,10 +117,15 @@ class Client:
 
     @contextlib.contextmanager
     def stream(
-        self, path: str, *, query: Mapping[str, object] | None = None, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        *,
+        query: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+        silence_s: float | None = None,
     ) -> Iterator[http.client.HTTPResponse]:
-        """An answer read as it comes, on a connection of its own, with no bound on silence."""
-        connection = self._open(None)
+        """An answer read as it comes, on a connection of its own.  `silence_s` bounds the wait for the next byte."""
+        connection = self._open(silence_s)
         try:
             try:
                 connection.request("GET", _target(path, query), headers=self._headers(headers, None))

@@ -20,6 +20,7 @@ __all__ = ["News", "Pump", "ReaderGone", "events", "patiently", "write_all"]
 
 CHUNK = 1 << 16
 STREAMS = {"stdout": 1, "stderr": 2}
+SILENCE_S = 60.0  # the platform gives a sign of life four times as often
 
 
 T = TypeVar("T")
@@ -65,7 +66,7 @@ def events(
     while True:
         headers = {"Accept": "text/event-stream"} | ({} if cursor is None else {"Last-Event-ID": str(cursor)})
         try:
-            with client.stream("/events", query={"job": job}, headers=headers) as reply:
+            with client.stream("/events", query={"job": job}, headers=headers, silence_s=SILENCE_S) as reply:
                 for event in _parse(reply):
                     if cursor is None or event.id > cursor:
                         cursor, pause = event.id, 0.05
@@ -117,6 +118,7 @@ class Pump(threading.Thread):
         task: int | None = None,
         fd: int | None = None,
         tail: int | None = None,
+        whole_lines: bool = False,
         gone: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(name=f"{stream} of {job}", daemon=True)
@@ -124,6 +126,8 @@ class Pump(threading.Thread):
         self._fd = STREAMS[stream] if fd is None else fd
         self._tail = tail
         self._gone = gone
+        self._whole_lines = whole_lines  # where several processes write to one descriptor
+        self._kept = b""
         self.offset = 0
         self.refused: Refused | None = None
 
@@ -143,6 +147,7 @@ class Pump(threading.Thread):
             try:
                 self._copy(follow=not ended)
                 if ended:
+                    write_all(self._fd, self._kept)
                     return
             except (Unreachable, http.client.HTTPException, ConnectionError, TimeoutError):
                 pass  # asked again from the offset reached
@@ -170,8 +175,14 @@ class Pump(threading.Thread):
                 self.offset = int(reply.headers.get("X-Tenure-Offset") or 0)
                 self._tail = None
             while chunk := reply.read1(CHUNK):
-                write_all(self._fd, chunk)
                 self.offset += len(chunk)
+                self._pass_on(chunk)
+
+    def _pass_on(self, chunk: bytes) -> None:
+        if self._whole_lines:
+            head, newline, tail = (self._kept + chunk).rpartition(b"\n")
+            chunk, self._kept = head + newline, tail
+        write_all(self._fd, chunk)
 
 
 class ReaderGone(Exception):

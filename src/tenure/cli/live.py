@@ -51,7 +51,8 @@ def _listen(call: Call, rung: threading.Event) -> None:
 
 def _paint(lines: list[str]) -> None:
     if sys.stdout.isatty():
-        sys.stdout.write("\x1b[H\x1b[2J" + "\n".join(lines) + "\n")
+        # Overwritten in place, then the rest cleared: clearing first would flicker.
+        sys.stdout.write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J")
     else:
         sys.stdout.write("\n".join(lines) + "\n\n")
     sys.stdout.flush()

@@ -40,6 +40,9 @@ def run(call: Call) -> int:
     if since and not _alive_since(shown, seconds_of(since, flag="--since")):
         note(f"no attempt of job {job} was alive in the last {since} (lines carry no time of their own)")
         return 0
+    processes = int(shown.get("processes") or 1)
+    if processes > 1 and rank is None:
+        note(f"job {job} has {processes} processes; this is rank 0 (--task K for another)")
     attempt = parsed.count("attempt")
     streams = (
         {"stderr": 1} if parsed.on("stderr") else {"stdout": 1} if parsed.on("stdout") else {"stdout": 1, "stderr": 2}

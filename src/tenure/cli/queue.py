@@ -94,5 +94,5 @@ def _waiting(jobs: list[Any]) -> list[str]:
     for job in jobs:
         place = job.get("position")
         reason = ": ".join(str(part) for part in (job.get("reason"), job.get("message")) if part)
-        rows.append(["-" if place is None else place + 1, job["id"], job.get("name"), job.get("priority_class"), job.get("owner"), age(job.get("submitted_at")), reason])  # fmt: skip
+        rows.append(["-" if place is None else place + 1, job["id"], job.get("name"), job.get("priority_class") or job.get("priority"), job.get("owner"), age(job.get("submitted_at")), reason])  # fmt: skip
     return table(["#", "ID", "NAME", "PRIORITY", "OWNER", "AGE", "REASON"], rows)

@@ -150,8 +150,10 @@ class _Stay:
         self._pumps: list[Pump] = []
         self._launch_code: int | None = None
         self._reader_gone = False
+        self._processes = 1  # of a gang every rank is heard, line by line
 
     def to_the_end(self) -> int:
+        self._processes = int(patiently(lambda: self._client.get(job_path(self._job))).get("processes") or 1)
         for event in events(self._client.twin(), job=self._job, known=self._is_over):
             self._hear(event)
             if event.kind == "JobEnded":
@@ -199,7 +201,16 @@ class _Stay:
         self._join()  # the attempt before has ended: its last bytes come before the next one's first
         self._attempt = number
         self._pumps = [
-            Pump(self._client, self._job, name, attempt=number, gone=self._nobody_reads)
+            Pump(
+                self._client,
+                self._job,
+                name,
+                attempt=number,
+                task=rank,
+                whole_lines=self._processes > 1,
+                gone=self._nobody_reads,
+            )
+            for rank in range(self._processes)
             for name in ("stdout", "stderr")
         ]
         for pump in self._pumps:

@@ -48,7 +48,7 @@ def run(call: Call) -> int:
         record = call.client.get(f"/runs/{names[0]}")
         return _print(call, record, _record(record))
     diff = call.client.get(f"/runs/{names[0]}/diff/{names[1]}")
-    return _print(call, diff, _tree(diff))
+    return _print(call, diff, _differences(diff))
 
 
 def _run_id(call: Call, name: str) -> str:
@@ -89,7 +89,7 @@ def _ls(call: Call) -> int:
     elif call.form == "name":
         print("\n".join(_name(item) for item in runs)) if runs else None
     else:
-        head = ["RUN", "JOB", "STUDY", "OUTCOME", "EXIT", "AGE", "TIME", "REPLACES"]
+        head = ["RUN", "JOB", "NAME", "OUTCOME", "AGE", "TIME", "REPLACES", "RESULTS"]
         print("\n".join(table(head, [_row(item) for item in runs])))
     return 0
 
@@ -99,12 +99,19 @@ def _name(item: dict[str, Any]) -> str:
 
 
 def _row(item: dict[str, Any]) -> list[object]:
-    began = item.get("started_at") or item.get("opened_at")
-    ended = item.get("ended_at") or item.get("closed_at")
+    began, ended = item.get("opened_at"), item.get("closed_at")
+    results = ", ".join(f"{key}={value}" for key, value in (item.get("results") or {}).items())
+    outcome = item.get("outcome") or "open"
     return [
-        _name(item), item.get("job_id"), item.get("study") or item.get("name"), item.get("outcome") or ("open" if ended is None else None),
-        item.get("exit_code"), age(began), age(began, ended), item.get("retry_of"),
-    ]  # fmt: skip
+        _name(item),
+        item.get("job_id"),
+        item.get("name"),
+        outcome,
+        age(began),
+        age(began, ended),
+        item.get("retry_of"),
+        results,
+    ]
 
 
 def _print(call: Call, document: Any, lines: list[str]) -> int:
@@ -122,6 +129,24 @@ def _record(record: dict[str, Any]) -> list[str]:
     return _tree(record, hidden=("packages", "files", "metrics_files"))
 
 
+def _differences(diff: dict[str, Any]) -> list[str]:
+    """Section by section what differs, side by side; what is the same is only counted."""
+    shown: list[str] = []
+    for section, rows in diff.items():
+        if not isinstance(rows, list):
+            continue
+        unlike = [row for row in rows if isinstance(row, dict) and not row.get("same")]
+        same = len(rows) - len(unlike)
+        shown.append(
+            f"{section}: "
+            + (f"{len(unlike)} differ" if unlike else "no difference")
+            + (f", {same} the same" if same else "")
+        )
+        cells = [[row.get("key"), row.get("a"), row.get("b")] for row in unlike]
+        shown += [f"  {line}" for line in table(["", diff["a"], diff["b"]], cells)] if cells else []
+    return shown or ["no difference"]
+
+
 def _tree(value: Any, *, depth: int = 0, hidden: tuple[str, ...] = ()) -> list[str]:
     """A document as indented lines: one fact each."""
     pad = "  " * depth
@@ -137,6 +162,6 @@ def _tree(value: Any, *, depth: int = 0, hidden: tuple[str, ...] = ()) -> list[s
                 lines.append(f"{pad}{name}{colon} {', '.join(plain(part) for part in item)}")
             else:
                 lines += [f"{pad}{name}{colon}", *_tree(item, depth=depth + 1, hidden=hidden)]
-        elif item not in (None, {}, []):
+        elif item not in (None, "", {}, []):
             lines.append(f"{pad}{name}{colon} {plain(item)}")
     return lines or [f"{pad}nothing"]

@@ -50,7 +50,8 @@ def lines(said: dict[str, Any]) -> list[str]:
     if changes:
         shown.append("what would change it:")
         shown += [f"  {plain(item['change'])}: {plain(item['effect'])}" for item in changes]
-    history = said.get("history") or []
+    # What an attempt says of itself doubles what the job's lines say; `-o json` has both.
+    history = [event for event in said.get("history") or [] if not str(event.get("kind")).startswith("Attempt")]
     if history:
         shown.append("so far:" if len(history) <= HISTORY else f"so far (the last {HISTORY} of {len(history)}):")
         shown += [_event(event) for event in history[-HISTORY:]]
