@@ -99,6 +99,15 @@ def test_wrong_words_are_refused_when_written(run_dir: Path) -> None:
     assert read_record(run_dir).damaged == 0
 
 
+def test_without_metrics_only_the_record_is_read(run_dir: Path) -> None:
+    run = opened(run_dir)
+    run.metric(1, {"loss": 1.0})
+    run.closed("completed")
+    record = read_record(run_dir, metrics=False)
+    assert (record.outcome, record.metrics) == ("completed", {})
+    assert read_record(run_dir).metrics["loss"]["count"] == 1
+
+
 # --- how a run ended ------------------------------------------------------------------------------------------------
 
 

@@ -20,28 +20,29 @@ class Follower:
     anything else that cannot be read (no permission).  A file that has shrunk is read anew.
     """
 
-    __slots__ = ("_offsets", "directory", "record")
+    __slots__ = ("_files", "_offsets", "directory", "record")
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, metrics: bool = True) -> None:
         self.directory = os.fspath(directory)
         self.record = Record()
-        self._offsets = {RECORD: 0, METRICS: 0}
+        self._files = (METRICS, RECORD) if metrics else (RECORD,)
+        self._offsets = dict.fromkeys(self._files, 0)
 
     def poll(self) -> Record:
         """The record as of now; the same object each time, unless a file had to be read anew."""
         sizes = {name: _size(os.path.join(self.directory, name)) for name in self._offsets}
         if any(sizes[name] < offset for name, offset in self._offsets.items()):
-            self.record, self._offsets = Record(), {RECORD: 0, METRICS: 0}
-        self._fold(METRICS, last=False)  # first: a metric that came after the reaper's word must not be read before it
-        self._fold(RECORD, last=False)
+            self.record, self._offsets = Record(), dict.fromkeys(self._files, 0)
+        for name in self._files:
+            self._fold(name, last=False)
         self._look_at_files()
         return self.record
 
     def finish(self) -> Record:
         """As `poll`, and a last line that lacks nothing but its newline is taken too."""
         self.poll()
-        self._fold(METRICS, last=True)
-        self._fold(RECORD, last=True)
+        for name in self._files:
+            self._fold(name, last=True)
         self._look_at_files()
         return self.record
 
@@ -86,9 +87,12 @@ class Follower:
             record._heal()
 
 
-def read_record(directory: str | os.PathLike[str]) -> Record:
-    """The record in a run directory.  An empty or missing one gives an empty Record (`run_id` is ``""``)."""
-    return Follower(directory).finish()
+def read_record(directory: str | os.PathLike[str], *, metrics: bool = True) -> Record:
+    """The record in a run directory.  An empty or missing one gives an empty Record (`run_id` is ``""``).
+
+    Without `metrics` their file, which may be a hundred megabytes, is not read: for who asks only how the run stands.
+    """
+    return Follower(directory, metrics=metrics).finish()
 
 
 def _size(path: str) -> int:

@@ -51,7 +51,7 @@ def find_place(name: str, *, directory: str | os.PathLike[str] | None = None, re
     nested = bool(given) and _is_owned(env.get(OWNER))
     if given and not nested and directory is None:
         where = Path(given).absolute()
-        record = read_record(where)
+        record = read_record(where, metrics=False)
         rank = _number(env, "RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX")
         world = _number(env, "WORLD_SIZE", "SLURM_NTASKS")
         alone = rank is None or world == 1
@@ -142,7 +142,7 @@ def _chain(root: Path, run_id: str | None) -> tuple[Path, ...]:
         seen.add(run_id)
         chain.append(root / run_id / "checkpoints")
         try:
-            run_id = read_record(root / run_id).retry_of
+            run_id = read_record(root / run_id, metrics=False).retry_of
         except OSError:
             break
     return tuple(chain)

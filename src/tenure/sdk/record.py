@@ -45,7 +45,7 @@ def stop_outcome(record: Record) -> str:
 def stop_outcome_of(directory: str | os.PathLike[str]) -> str:
     """`stop_outcome` of the record in `directory`, now.  A record that cannot be read counts as unmarked."""
     try:
-        return stop_outcome(read_record(directory))
+        return stop_outcome(read_record(directory, metrics=False))
     except OSError:
         return "interrupted"
 

@@ -301,7 +301,7 @@ class Run:
             if code in (None, 0):
                 return {"outcome": "completed", "exit_code": 0}
             number = code if isinstance(code, int) else 1
-            if number in (130, 143) and read_record(self.directory).stops:
+            if number in (130, 143) and read_record(self.directory, metrics=False).stops:
                 return self._stopped(problem)  # by a handler of the study's own
             message = f"the study called sys.exit({code!r})"
             return {"outcome": "failed", "exit_code": number & 0xFF, "reason": "SystemExit", "message": message}
@@ -317,7 +317,7 @@ class Run:
     def _stopped(self, problem: BaseException | None) -> dict[str, object]:
         interrupt = isinstance(problem, KeyboardInterrupt)
         signum = self._stop.signum or (2 if interrupt else 15)
-        record = read_record(self.directory)
+        record = read_record(self.directory, metrics=False)
         outcome = stop_outcome(record)
         if not self._place.platform and signum == 2:
             outcome = "cancelled"  # Ctrl-C at one's own run: nobody will bring it back
