@@ -41,7 +41,8 @@ class House:
         return str(self.answer(*argv, **fields)["id"])
 
     def answer(self, *argv: str, key: str | None = None, **fields: Any) -> dict[str, Any]:
-        body = {"argv": list(argv), "workdir": str(self.home.parent), **fields}
+        body = {"argv": list(argv), "workdir": str(self.home.parent)} | fields
+        body = {name: value for name, value in body.items() if value is not None}
         return verbs.submit(self.platform, body, caller=ME, idempotency_key=key)
 
     def gpu(self, *argv: str, shares: int = 1, memory: str = "1Gi", **fields: Any) -> str:

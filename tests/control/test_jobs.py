@@ -162,3 +162,20 @@ def test_a_time_limit_ends_with_124(house: House):
     job = house.submit("sleep", "60", time="1s")
     shown = house.wait(job)
     assert (shown["outcome"], shown["exit_code"], shown["reason"]) == ("failed", 124, "TimeLimit")
+
+
+def test_a_script_file_keeps_its_own_directory_and_what_it_exports(house: House):
+    (house.home.parent / "sub").mkdir()
+    text = (
+        "#!/bin/bash\n#SBATCH -D sub\n#SBATCH --export=SEEN\necho $PWD $SEEN $HIDDEN $SLURM_JOB_NAME\n#SBATCH -J late\n"
+    )
+    job = house.answer(
+        workdir=None,
+        argv=None,
+        file={"name": "a.sbatch", "text": text},
+        cwd=str(house.home.parent),
+        name="early",
+        environment={"SEEN": "1", "HIDDEN": "2", "PATH": "/usr/bin:/bin"},
+    )["id"]
+    assert house.wait(job)["outcome"] == "completed"
+    assert house.out(job) == f"{house.home.parent / 'sub'} 1 early\n"

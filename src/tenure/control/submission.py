@@ -7,7 +7,7 @@ same words.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +18,40 @@ from tenure.domain.job import ArraySpec, Dependency, DependencyKind, GangPolicy,
 from tenure.manifests.array import parse_array
 from tenure.manifests.durations import parse_duration
 from tenure.manifests.instants import parse_instant
-from tenure.manifests.submission import read_file
+from tenure.manifests.sbatch_values import Export
+from tenure.manifests.submission import read_submission
 
-__all__ = ["specs_of"]
+__all__ = ["Asked", "asked_of"]
 
 FIELDS = (
     *("argv", "script", "script_args", "file", "name", "project", "namespace", "queue", "priority"),
     *("shares", "whole", "gpu_memory", "cpus", "memory", "requests", "time", "gang", "array", "after", "begin"),
-    *("env", "environment", "workdir", "grace", "requeue", "backoff_limit", "output", "error", "hold", "labels"),
+    *("env", "environment", "workdir", "cwd", "grace", "requeue", "backoff_limit", "output", "error", "hold", "labels"),
 )
 
 
-def specs_of(body: Mapping[str, Any], *, now: Instant, owner: str) -> list[JobSpec]:
-    """The jobs that `body` (a JobSubmission) asks for.  Raises InvalidRequest naming the field and what would work."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The jobs, and what of the submitter's environment they get (`--export` of an #SBATCH script)."""
+
+    specs: list[JobSpec]
+    export: Export = field(default_factory=Export)
+
+    def exported(self, environment: Mapping[str, str]) -> dict[str, str]:
+        if self.export.all:
+            return dict(environment)
+        # Slurm keeps what a login would set, so that programs are found at all.
+        kept = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", *self.export.names}
+        return {name: value for name, value in environment.items() if name in kept}
+
+
+def asked_of(body: Mapping[str, Any], *, now: Instant, owner: str) -> Asked:
+    """What `body` (a JobSubmission) asks for.  Raises InvalidRequest naming the field and what would work.
+
+    `workdir` is said on purpose and wins over a file's; `cwd` is where the submitter stood: the default, and what a
+    file's relative directory is relative to.
+    """
+    export = Export()
     unknown = sorted(set(body) - set(FIELDS))
     if unknown:
         raise InvalidRequest(
@@ -47,7 +68,8 @@ def specs_of(body: Mapping[str, Any], *, now: Instant, owner: str) -> list[JobSp
         file = body["file"]
         if not isinstance(file, Mapping) or not isinstance(file.get("text"), str):
             raise InvalidRequest("file must be {name, text}", field="file")
-        specs = read_file(str(file.get("name") or "submission"), file["text"], now=now)
+        reading = read_submission(str(file.get("name") or "submission"), file["text"], now)
+        specs, export = list(reading.specs), reading.export
         if not specs:
             raise InvalidRequest(f"{file.get('name')}: there is no job in it", field="file")
         specs = [replace(spec, script_args=tuple(_strings(body, "script_args")) or spec.script_args) for spec in specs]
@@ -55,7 +77,8 @@ def specs_of(body: Mapping[str, Any], *, now: Instant, owner: str) -> list[JobSp
         specs = [JobSpec(name="", script=_string(body, "script"), script_args=tuple(_strings(body, "script_args")))]
     else:
         specs = [JobSpec(name="", argv=tuple(_strings(body, "argv")))]
-    return [_finish(_override(spec, body, now=now), owner=owner) for spec in specs]
+    cwd = _string(body, "cwd") if body.get("cwd") is not None else ""
+    return Asked(specs=[_finish(_override(s, body, now=now), owner=owner, cwd=cwd) for s in specs], export=export)
 
 
 def _override(spec: JobSpec, body: Mapping[str, Any], *, now: Instant) -> JobSpec:
@@ -113,10 +136,12 @@ def _override(spec: JobSpec, body: Mapping[str, Any], *, now: Instant) -> JobSpe
     return replace(spec, **changes, notes=tuple(notes))
 
 
-def _finish(spec: JobSpec, *, owner: str) -> JobSpec:
+def _finish(spec: JobSpec, *, owner: str, cwd: str) -> JobSpec:
     """Fill in what follows from the rest: a name from the command, a directory, an owner."""
     name = spec.name or (Path(spec.argv[0]).name if spec.argv else "script")
-    workdir = spec.workdir or spec.env.get("HOME") or str(Path.home())
+    workdir = spec.workdir or cwd or spec.env.get("HOME") or str(Path.home())
+    if cwd and not Path(workdir).is_absolute():
+        workdir = str(Path(cwd, workdir))
     if not Path(workdir).is_absolute():
         raise InvalidRequest(f"workdir {workdir!r} is not an absolute path", field="workdir")
     return replace(spec, name=name, workdir=workdir, owner=owner)

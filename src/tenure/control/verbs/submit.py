@@ -20,7 +20,7 @@ from tenure.sdk.fingerprint import fingerprint
 from ..caller import Caller
 from ..lookup import rows_of
 from ..namings import priority_of, queue_of
-from ..submission import specs_of
+from ..submission import asked_of
 from ..views.jobs import array_json, job_json
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ def submit(
     if environment is not None and not isinstance(environment, Mapping):
         raise InvalidRequest("environment must be an object of names and values", field="environment")
     request = {k: v for k, v in body.items() if k != "environment"}
-    specs = [_settle(platform, s) for s in specs_of(request, now=platform.clock.now(), owner=caller.user)]
+    asked = asked_of(request, now=platform.clock.now(), owner=caller.user)
+    specs = [_settle(platform, spec) for spec in asked.specs]
+    exported = asked.exported({str(k): str(v) for k, v in environment.items()}) if environment else {}
     prints = {spec.workdir: fingerprint(spec.workdir, _files(spec)) for spec in specs}
     at = platform.clock.now()
 
@@ -55,7 +57,7 @@ def submit(
             known = tx.idempotent(scope, idempotency_key, digest)
             if known is not None:
                 return [], known
-        env_digest = tx.put_environment({str(k): str(v) for k, v in environment.items()}, at) if environment else None
+        env_digest = tx.put_environment(exported, at) if exported else None
         groups = []
         for spec in specs:
             new = _new_jobs(platform, tx, spec, env_digest=env_digest, code=prints[spec.workdir])
