@@ -332,7 +332,7 @@ class Replay:
             if s.admission is not None:
                 shown["admission"] = _admission(s.admission)
             workloads.append(shown)
-        return {"order": order, "workloads": workloads}
+        return {"order": order or None, "workloads": workloads or None}  # the corpus writes empty lists as null
 
 
 def _admission(a: Admission) -> dict[str, Any]:
