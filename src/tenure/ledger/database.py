@@ -39,17 +39,24 @@ class Database(ABC):
         self._open: Connection | None = None
 
     def begin(self, *, durable: bool) -> Connection:
-        """A write transaction on the one writing connection, which is replaced if it was lost."""
-        if self._open is not None and (self._open.closed or self._open.invalidated):
-            self.drop_writer()
-        if self._open is None:
-            self._open = self.writer.connect()
+        """A write transaction on the one writing connection, which is replaced if it was lost meanwhile."""
+        kept = self._open
+        if kept is not None:
+            try:
+                self._begin(kept, durable)
+                return kept
+            except BaseException:
+                lost = kept.invalidated
+                self.drop_writer()
+                if not lost:
+                    raise
+        fresh = self._open = self.writer.connect()
         try:
-            self._begin(self._open, durable)
+            self._begin(fresh, durable)
         except BaseException:
             self.drop_writer()
             raise
-        return self._open
+        return fresh
 
     def drop_writer(self) -> None:
         """Forget the writing connection; whatever it had not committed is gone."""
@@ -82,8 +89,8 @@ class Database(ABC):
 
     def _translate(self, context: ExceptionContext) -> TenureError | None:
         error = context.original_exception
-        if isinstance(error, TenureError):
-            return None
+        if context.is_pre_ping or isinstance(error, TenureError):
+            return None  # a dead connection in the pool is replaced; nobody need hear of it
         if isinstance(context.sqlalchemy_exception, DataError) or isinstance(error, UnicodeError):
             return InvalidRequest(f"the ledger cannot hold this value: {error}")
         meaning = self._meaning(error)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import URL, Connection
 
-from tenure.domain.errors import HouseFault
+from tenure.domain.errors import HouseFault, Unavailable
 
 from .attempts import AttemptReads
 from .database import Database, open_database
@@ -33,6 +33,7 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
         self._database = database
         self._turn = threading.Lock()
         self._holder: int | None = None
+        self._closed = False
         self._listeners: tuple[Callable[[], None], ...] = ()
 
     @classmethod
@@ -50,8 +51,9 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
         return cls(database)
 
     def close(self) -> None:
-        """Close every connection.  Waits for a transaction that is under way."""
+        """Close every connection; what comes later is told so (Unavailable).  Waits for a transaction under way."""
         with self._turn:
+            self._closed = True
             self._database.close()
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -72,6 +74,7 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
         with self._turn:
             self._holder = me
             try:
+                self._check_open()
                 connection = self._database.begin(durable=durable)
                 tx = Transaction(connection)
                 try:
@@ -97,4 +100,9 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
             self._database.drop_writer()
 
     def _connected(self) -> AbstractContextManager[Connection]:
+        self._check_open()
         return self._database.reader.connect()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the ledger has been closed: the platform is stopping")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenure.domain.errors import HouseFault, IllegalTransition, InvalidRequest, NotFound, StaleWrite
+from tenure.domain.errors import HouseFault, IllegalTransition, InvalidRequest, NotFound, StaleWrite, Unavailable
 from tenure.domain.events import EventKind
 from tenure.domain.ids import Instant, JobId
 from tenure.domain.lifecycle import TRANSITIONS, JobEvent, JobState, Outcome
@@ -249,3 +249,12 @@ def test_transactions_of_one_thread_do_not_nest(ledger: Ledger) -> None:
     with ledger.transaction(), pytest.raises(HouseFault, match="already open"), ledger.transaction():
         pass
     submit(ledger, new("1"))
+
+
+def test_a_closed_ledger_says_so(ledger: Ledger) -> None:
+    ledger.close()
+    with pytest.raises(Unavailable, match="closed"):
+        ledger.find_job("1")
+    with pytest.raises(Unavailable, match="closed"), ledger.transaction():
+        pass
+    ledger.close()
