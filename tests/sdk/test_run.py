@@ -236,6 +236,17 @@ def test_a_study_within_a_study_and_one_started_by_a_study(on_platform: Start, t
     assert read_record(child).outcome == "completed"
 
 
+def test_a_job_that_a_study_submitted_is_a_run_of_its_own(on_platform: Start, tmp_path: Path) -> None:
+    with tenure.Run("submitter"):  # its environment reaches the job
+        owner = os.environ["TENURE_RUN_OWNER"]
+        program = on_platform(
+            "import tenure\n@tenure.study\ndef main(run):\n    run.result(ok=run.id)\nmain.main()",
+            TENURE_RUN_OWNER=owner,
+        )
+        assert program.ended()[0] == 0
+    assert program.record.results == {"ok": "7.1"}
+
+
 def test_two_studies_in_one_job_one_after_the_other(on_platform: Start) -> None:
     program = on_platform("""
         import subprocess, sys, tenure

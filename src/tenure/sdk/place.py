@@ -12,7 +12,7 @@ from .record import RECORD, Record, read_record
 
 __all__ = ["Place", "find_place", "own_identity"]
 
-OWNER = "TENURE_RUN_OWNER"  # which process writes the run that TENURE_RUN_DIR names: pid and start time
+OWNER = "TENURE_RUN_OWNER"  # which process writes which run: pid, start time, run directory
 PARENT = "TENURE_RUN_PARENT"
 _UNSAFE = str.maketrans({char: "-" for char in '/\\\0\n\r\t :*?"<>|'})
 _LONGEST_CHAIN = 1_000
@@ -48,7 +48,7 @@ def find_place(name: str, *, directory: str | os.PathLike[str] | None = None, re
     """
     env = os.environ
     given = env.get("TENURE_RUN_DIR")
-    nested = bool(given) and _is_owned(env.get(OWNER))
+    nested = bool(given) and _is_owned(env.get(OWNER), os.path.abspath(given or ""))
     if given and not nested and directory is None:
         where = Path(given).absolute()
         record = read_record(where, metrics=False)
@@ -76,14 +76,17 @@ def find_place(name: str, *, directory: str | os.PathLike[str] | None = None, re
     )  # fmt: skip
 
 
-def own_identity() -> str:
-    """This process, by pid and the kernel's start time: a pid alone is used again."""
-    return f"{os.getpid()}:{_started(os.getpid())}"
+def own_identity(directory: Path) -> str:
+    """This process (by pid and the kernel's start time: a pid alone is used again) and the run that it writes."""
+    return f"{os.getpid()}:{_started(os.getpid())}:{directory}"
 
 
-def _is_owned(identity: str | None) -> bool:
-    pid, _, started = (identity or "").partition(":")
-    return pid.isdigit() and int(pid) != os.getpid() and started != "" and _started(int(pid)) == started
+def _is_owned(identity: str | None, directory: str) -> bool:
+    pid, _, rest = (identity or "").partition(":")
+    started, _, run = rest.partition(":")
+    if run != directory or not pid.isdigit() or int(pid) == os.getpid():  # of another run: a job that a study submitted
+        return False
+    return started != "" and _started(int(pid)) == started
 
 
 def _started(pid: int) -> str:

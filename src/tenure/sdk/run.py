@@ -230,7 +230,7 @@ class Run:
         self._open()
         self._heartbeat = Heartbeat(self._writer, self._quiet_after_s)
         self._heartbeat.start()
-        for name, value in ((OWNER, own_identity()), (PARENT, place.run_id)):
+        for name, value in ((OWNER, own_identity(place.directory)), (PARENT, place.run_id)):
             self._env_before[name] = os.environ.get(name)
             os.environ[name] = value
         _runs.append(self)
