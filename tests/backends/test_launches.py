@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tenure.backends.local import LocalBackend, processes
+from tenure.backends.local import LocalBackend
+from tenure.backends.local.locks import is_locked
 from tenure.domain.attempt import AttemptSpec, AttemptState, Observation, Stop, StopKind
 from tenure.domain.errors import LaunchError, Unavailable
 from tenure.domain.job import GangPolicy, LogSpec
@@ -239,8 +240,10 @@ def test_cards_are_seen_by_the_rank_that_has_them(rig: LocalRig) -> None:
     assert told == ["0 2 0 127.0.0.1 PCI_BUS_ID GPU-a\n", "1 2 1 127.0.0.1 PCI_BUS_ID GPU-b,GPU-c\n"]
 
 
-def test_no_supervisor_outlives_a_refused_launch(rig: LocalRig) -> None:
+def test_a_refused_launch_holds_nothing(rig: LocalRig) -> None:
     attempt = rig.job("no-such-program")
     refused(rig, attempt)
-    pid = lines(attempt)[0]["pid"]
-    eventually(lambda: processes.identity(pid) is None)
+    eventually(lambda: not is_locked(f"{attempt.run_dir}/lock"))
+    group = Path(lines(attempt)[0]["cgroup"])
+    assert not group.exists()
+    assert not (Path(attempt.run_dir) / "control").exists()

@@ -258,7 +258,11 @@ def test_supervisors_hold_nothing_of_the_daemon(rig: LocalRig, tmp_path: Path) -
     rig.news.settled(attempt.run_id)
 
 
-def test_a_supervisor_is_small(rig: LocalRig) -> None:
+def test_a_supervisor_is_small_also_after_many_attempts(rig: LocalRig) -> None:
+    for _ in range(40):
+        before = rig.job("true")
+        rig.backend.start(before)
+        rig.news.settled(before.run_id)
     attempt = rig.attempt()
     rig.backend.start(attempt)
     rig.news.running(attempt.run_id)
@@ -270,3 +274,19 @@ def test_a_supervisor_is_small(rig: LocalRig) -> None:
     assert private <= 12 * 1024, f"{private} KiB"
     rig.end(attempt, 0)
     rig.news.settled(attempt.run_id)
+
+
+def test_a_supervisor_that_served_before_serves_again_and_is_killed_alone(rig: LocalRig) -> None:
+    first = rig.job("true")
+    rig.backend.start(first)
+    rig.news.settled(first.run_id)
+    attempts = [rig.attempt() for _ in range(3)]
+    for attempt in attempts:
+        rig.backend.start(attempt)
+        rig.news.running(attempt.run_id)
+    assert supervisor(first) in [supervisor(attempt) for attempt in attempts]
+    kill(supervisor(attempts[1]))
+    assert rig.news.settled(attempts[1].run_id).reason == "SupervisorLost"
+    for attempt in (attempts[0], attempts[2]):
+        rig.end(attempt, 0)
+        assert rig.news.settled(attempt.run_id).outcome is Outcome.COMPLETED

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tenure.backends.local import processes
+from tenure.backends.local.forkserver import MOST_IDLE
 from tenure.domain.attempt import AttemptState, Stop, StopKind
 from tenure.domain.lifecycle import Outcome
 
@@ -124,22 +125,27 @@ def test_who_cannot_be_killed_is_named_and_keeps_the_attempt_stopping(rig: Local
 
 
 def test_five_hundred_short_jobs_leave_no_zombie_and_no_descriptor(rig: LocalRig) -> None:
-    first = rig.job("true")
-    rig.backend.start(first)
-    rig.news.settled(first.run_id)
+    def flow(count: int) -> None:
+        attempts = [rig.job("true") for _ in range(count)]
+        for attempt in attempts:
+            rig.backend.start(attempt)
+        for attempt in attempts:
+            assert rig.news.settled(attempt.run_id, within_s=60).outcome is Outcome.COMPLETED
+
+    def descriptors(pid: int) -> int:
+        return len(os.listdir(f"/proc/{pid}/fd"))
+
     server = int(str(rig.backend.probe().details["forkserver_pid"]))
-
-    def descriptors() -> tuple[int, int]:
-        return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{server}/fd"))
-
-    before = descriptors()
-    attempts = [rig.job("true") for _ in range(500)]
-    for attempt in attempts:
-        rig.backend.start(attempt)
-    for attempt in attempts:
-        assert rig.news.settled(attempt.run_id, within_s=60).outcome is Outcome.COMPLETED
-    eventually(lambda: processes.descendants(server) == [])
-    assert descriptors() == before
+    flow(40)
+    ours = descriptors(os.getpid())
+    flow(460)
+    assert descriptors(os.getpid()) == ours
+    waiting = MOST_IDLE + 1  # supervisors that wait for another attempt
+    eventually(lambda: len(processes.descendants(server)) <= waiting)
+    zombies = [pid for pid in processes.descendants(server) if processes.identity(pid) is None]
+    assert zombies == []
+    assert descriptors(server) <= waiting + 12
+    assert all(descriptors(pid) <= 8 for pid in processes.descendants(server))
 
 
 def test_a_program_that_is_its_own_subreaper_leaves_nothing(rig: LocalRig) -> None:

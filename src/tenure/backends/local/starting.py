@@ -127,6 +127,12 @@ class Starter:
             self.hear(member.report)
         return member
 
+    def close(self) -> None:
+        """Let go of what a start that was broken off has left open."""
+        for fd in (*(self._gate or ()), *self._reports):
+            os.close(fd)
+        self._gate, self._reports = None, {}
+
     def unborn(self) -> set[int]:
         """Members that have not become their program: a polite signal would be lost on them."""
         return {pid for pid, member in self.members.items() if not member.running}

@@ -81,6 +81,7 @@ def succeed(run_dir: str, *, state_dir: str, boot: str, clock: Clock | None = No
     try:
         journal = Journal(os.path.join(run_dir, JOURNAL), clock or Clock())
         if journal.facts.ended or journal.facts.known["state"] == "absent":
+            journal.close()
             return False
         _Successor(run_dir, state_dir, boot, journal, clock or Clock()).run()
         return True

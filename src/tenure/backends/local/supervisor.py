@@ -100,16 +100,16 @@ class Supervisor:
 
     def _listen(self) -> None:
         processes.become_subreaper()
-        self.wake, self._waker = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        self.wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.told_to_end = False
         signal.signal(signal.SIGTERM, self._on_term)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
         self.control = bind_datagram(os.path.join(self.run_dir, CONTROL_SOCKET))
-        for sock in (self.wake, self.control):
-            self.epoll.register(sock.fileno(), select.EPOLLIN)
+        for fd in (self.wake, self.control.fileno()):
+            self.epoll.register(fd, select.EPOLLIN)
 
     def _on_term(self, *_: object) -> None:
         self.told_to_end = True
@@ -117,8 +117,9 @@ class Supervisor:
     def _wait(self) -> None:
         datagrams: list[bytes] = []
         for fd, _ in self.epoll.poll(self._timeout()):
-            if fd == self.wake.fileno():
-                _drain(self.wake)
+            if fd == self.wake:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self.wake, 4096)
             elif fd == self.control.fileno():
                 datagrams += _drain(self.control)
             elif self.starter.reports(fd):
@@ -364,6 +365,13 @@ class Supervisor:
                 os.unlink(os.path.join(self.run_dir, name))
         self.record.close()
         self.journal.close()
+        self.starter.close()
+        self.epoll.close()
+        self.control.close()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for fd in (self.wake, self._waker):
+            os.close(fd)
 
 
 def signal_number(name: str) -> int:
@@ -385,18 +393,23 @@ def _drain(sock: socket.socket) -> list[bytes]:
 
 
 def supervise(run_dir: str, *, state_dir: str, boot: str, clock: Clock | None = None) -> bool:
-    """Be the supervisor of the attempt in `run_dir`.  False where it has (or had) one already: nothing is touched."""
+    """Be the supervisor of the attempt in `run_dir`.  False where it has (or had) one already: nothing is touched.
+
+    Leaves nothing open behind, so that one process may serve one attempt after the other.
+    """
     lock = try_lock(os.path.join(run_dir, LOCK))
     if lock is None:
         return False
-    clock = clock or Clock()
-    journal = Journal(os.path.join(run_dir, JOURNAL), clock)
-    if journal.facts.known["state"] == "absent":
+    try:
+        clock = clock or Clock()
+        journal = Journal(os.path.join(run_dir, JOURNAL), clock)
+        if journal.facts.known["state"] != "absent":
+            journal.close()
+            return False
         with open(os.path.join(run_dir, SPEC), encoding="utf-8", errors="surrogateescape") as file:
             spec = json.load(file)
         spec.update(run_dir=run_dir, state_dir=state_dir)
         Supervisor(spec, journal, clock, boot=boot).run()
-        os.close(lock)
         return True
-    os.close(lock)
-    return False
+    finally:
+        os.close(lock)
