@@ -84,6 +84,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         wire.StopDaemon,
         wire.CheckPolicy,
         wire.NewToken,
+        wire.Problem,
     )
     _, extra = models_json_schema(
         [(kind, "validation") for kind in bodies], ref_template="#/components/schemas/{model}"

@@ -12,10 +12,7 @@ from tenure.control.app import Platform
 from tenure.control.caller import Caller
 from tenure.domain.errors import Forbidden, InvalidRequest
 from tenure.portal.auth import caller_of
-from tenure.portal.problems import MEDIA_TYPE
 from tenure.portal.stream import News
-
-from .wire import Problem
 
 __all__ = ["Asking", "Body", "Home", "Live", "Reply", "operators_only", "problems", "read_body"]
 
@@ -84,7 +81,7 @@ def operators_only(caller: Caller, what: str) -> None:
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The error answers of an endpoint, for the document."""
+    """The error answers of an endpoint, for the document, which adds their one schema."""
     known = {
         400: "The body is no JSON object",
         401: "No token, or one that is not known",
@@ -96,7 +93,4 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
         500: "A bug of tenure's",
         503: "Not now; the same request may work later",
     }
-    return {
-        status: {"model": Problem, "description": known[status], "content": {MEDIA_TYPE: {}}}
-        for status in (401, *statuses, 500)
-    }
+    return {status: {"description": known[status]} for status in (401, *statuses, 500)}

@@ -14,6 +14,7 @@ from tenure.control import views
 from tenure.domain.events import EventKind
 from tenure.portal.api.context import Home
 
+from .look import Look
 from .site import page
 from .timeline import Block, lanes, ticks
 
@@ -43,25 +44,25 @@ class Piece:
 
 @router.get("/", response_model=None)
 def card(request: Request, platform: Home, hours: Annotated[float | None, Query(gt=0, le=168)] = None) -> Response:
+    look: Look = request.app.state.look
+    seen = look.now()
     until = datetime.now(UTC)
-    timeline = views.card_timeline(platform, hours=hours or 1.0)
+    timeline = seen["timeline"] if hours is None or hours <= 1 else views.card_timeline(platform, hours=hours)
     since = until - (timedelta(hours=hours) if hours else _fitting(timeline, until=until))
-    cards = views.cards(platform)
-    queues = views.queues(platform)
-    latest = views.events(platform, after=max(0, platform.news.cursor - 12 * LATEST), limit=12 * LATEST)
+    holders = {holder["id"] for item in seen["cards"] for holder in item["holders"]}
     return page(
         request,
         "card.html",
-        cards=[_drawn(item, timeline, since=since, until=until) for item in cards],
+        cards=[_drawn(item, timeline, since=since, until=until) for item in seen["cards"]],
         ticks=ticks(since, until),
         since=since.strftime("%H:%M:%S"),
         hours=hours,
         ranges=RANGES,
-        house=views.status(platform),
-        queues=[{**queue, "jobs": queue["jobs"][:ROWS]} for queue in queues],
-        waiting=sum(queue["pending"] for queue in queues),
-        latest=[event for event in reversed(latest) if event["kind"] in _TOLD][:LATEST],
-        cpu_only=_without_card(platform, cards),
+        house=seen["house"],
+        queues=[{**queue, "jobs": queue["jobs"][:ROWS]} for queue in seen["queues"]],
+        waiting=sum(queue["pending"] for queue in seen["queues"]),
+        latest=[event for event in reversed(seen["latest"]) if event["kind"] in _TOLD][:LATEST],
+        cpu_only=[job for job in seen["active"] if job["id"] not in holders],  # they would be invisible otherwise
     )
 
 
@@ -96,10 +97,3 @@ def _pieces(card: Mapping[str, Any]) -> list[Piece]:
         pieces.append(Piece(id=holder["id"], left=at, width=width, says=f"{holder['id']} {holder['name']}"))
         at += width
     return pieces
-
-
-def _without_card(platform: Home, cards: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Jobs that run and hold no card: they would be invisible here otherwise."""
-    holders = {holder["id"] for card in cards for holder in card["holders"]}
-    active = views.jobs(platform, state="admitted,running,evicting,cancelling", limit=ROWS)["items"]
-    return [job for job in active if job["id"] not in holders]

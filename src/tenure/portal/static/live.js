@@ -8,7 +8,7 @@
   const QUIET_MS = 250; // at most four updates a second
   const AGE_MS = 15000; // ages and the timeline's edge move on without news, too
   const job = live.dataset.job;
-  let pointer = null, anchor = null, due = 0, asking = false, wanted = false, held = false, above = 0, below = 0;
+  let pointer = null, anchor = null, due = 0, asked = 0, asking = false, wanted = false, held = false, above = 0, below = 0;
 
   const say = (state, text) => { sign.dataset.live = state; sign.textContent = text + " · UTC"; };
 
@@ -25,10 +25,15 @@
     if (asking || document.hidden) return;
     const wait = Math.max(0, due - performance.now());
     asking = true;
-    setTimeout(() => { wanted = false; due = performance.now() + QUIET_MS; htmx.trigger(live, "news"); }, wait);
+    setTimeout(() => { wanted = false; asked = performance.now(); htmx.trigger(live, "news"); }, wait);
   }
 
-  function done() { asking = false; if (wanted) refresh(); }
+  function done() {
+    const now = performance.now();
+    due = now + Math.max(QUIET_MS, 8 * (now - asked)); // a page that is dear to make is asked for less often
+    asking = false;
+    if (wanted) refresh();
+  }
 
   live.addEventListener("htmx:before:swap", (event) => {
     const element = current();
