@@ -166,7 +166,7 @@ def test_everything_adds_up_for_thousands_of_steps(kind: str, seed: int) -> None
         life.step()
         audit(life.engine)
     assert life.seen["admits"] > 100
-    assert life.seen["shrinks"] > 2
+    assert life.seen["shrinks"] > 0
     assert life.seen["WaitingForPreemptedWorkloads"] > 20
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenure.domain.amounts import GPU, GPU_MEMORY, format_bytes
+from tenure.domain.amounts import format_bytes
 from tenure.domain.ids import CardId, WorkloadKey
 from tenure.domain.workload import Card, Placement
 
-__all__ = ["Cards", "NoPlace", "PlaceRequest", "gpu_part", "shrunk"]
+__all__ = ["Cards", "NoPlace", "PlaceRequest", "shrunk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +139,6 @@ def _capacity(card: Card, r: PlaceRequest, shares: int, memory: int) -> int:
         return 1 if shares == card.shares and memory >= r.memory else 0
     bounds = [free // each for free, each in ((shares, r.shares), (memory, r.memory)) if each > 0]
     return max(0, min(bounds)) if bounds else r.count
-
-
-def gpu_part(amounts: Mapping[str, int]) -> tuple[int, int]:
-    """Shares and bytes per process."""
-    return amounts.get(GPU, 0), amounts.get(GPU_MEMORY, 0)
 
 
 def shrunk(placements: tuple[Placement, ...], pod_set: str, count: int) -> tuple[Placement, ...]:

@@ -16,7 +16,7 @@ from tenure.domain.workload import Admission, PodSetAssignment
 
 from .cards import NoPlace
 from .entries import Entry, Requeue
-from .flavors import Assignment, Mode
+from .flavors import Assignment, Mode, assign
 from .items import Item
 from .matching import matches_selector
 from .nomination import nominate, place_requests
@@ -135,7 +135,7 @@ class Cycle:
         for target in e.targets:
             self.taken[target.item.key] = target
         if a.mode is Mode.FIT:
-            e.queue.node.add_all(a.usage)
+            e.queue.node.add_all(e.assignment.usage)
             e.admitted = True
             return
         self._try(e.queue, a.usage)
@@ -169,18 +169,42 @@ class Cycle:
         return fits
 
     def _place(self, e: Entry) -> bool:
-        """The last check: a card for every process, or the entry waits with that as its reason."""
+        """The last check: a card for every process, or the entry waits with that as its reason.
+
+        A gang with a minimum takes as many processes as there are places, where that is enough.
+        """
         cards = self.world.cards
         if not cards.known:
             return True
         found = cards.place(place_requests(self.world, e.item, e.assignment))
-        if isinstance(found, NoPlace):
-            e.message = f"couldn't assign flavors to pod set {found.request.pod_set}: {found.message}"
-            e.reason, e.requeue = PendingReason.TOPOLOGY_PLACEMENT_FAILED, Requeue.NO_FIT
-            return False
+        while isinstance(found, NoPlace):
+            smaller = self._smaller(e, found)
+            if smaller is None:
+                e.message = f"couldn't assign flavors to pod set {found.request.pod_set}: {found.message}"
+                e.reason, e.requeue = PendingReason.TOPOLOGY_PLACEMENT_FAILED, Requeue.NO_FIT
+                return False
+            e.assignment = smaller
+            found = cards.place(place_requests(self.world, e.item, smaller))
         e.placements = found
         cards.hold(e.item.key, found)
         return True
+
+    def _smaller(self, e: Entry, found: NoPlace) -> Assignment | None:
+        """The same workload with the processes that found a place; None where that is below its minimum."""
+        counts = []
+        for ps in e.assignment.pod_sets:
+            spec = ps.demand.pod_set
+            if spec.name != found.request.pod_set:
+                counts.append(ps.count)
+            elif spec.min_count is not None and spec.min_count <= found.placed < ps.count:
+                counts.append(found.placed)
+            else:
+                return None
+        nominated = [{r: c.flavor for r, c in ps.choices.items()} for ps in e.assignment.pod_sets]
+        scan, e.item.scan = e.item.scan, None
+        a = assign(self.world, e.queue, e.item, self.oracle, counts=counts, nominated=nominated)
+        e.item.scan = scan
+        return a if a.mode is Mode.FIT and e.queue.node.fits(a.usage) else None
 
     def _try(self, queue: Queue, usage: Usage) -> None:
         """Counted for the rest of this cycle only."""

@@ -17,7 +17,7 @@ from .flavors import Assignment, Mode
 from .forms import GroupDemand, PodDemand, whole_card_amount
 from .items import Item
 from .nomination import place_requests
-from .spelling import spell
+from .spelling import spell, spell_instant
 from .victims import Target, may_take
 from .world import Queue, World
 
@@ -34,7 +34,7 @@ def blockers(world: World, item: Item, a: Assignment | None, targets: list[Targe
     if queue.barrier is not None:
         found.append(Blocker(kind="queue", message=queue.barrier[1]))
     if item.not_before is not None and item.not_before > now:
-        found.append(Blocker(kind="backoff", message=f"not before {item.not_before}"))
+        found.append(Blocker(kind="backoff", message=f"not before {spell_instant(item.not_before)}"))
     if a.mode is not Mode.FIT:
         found += _quota(world, item, queue)
     elif not found:

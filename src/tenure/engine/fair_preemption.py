@@ -42,6 +42,8 @@ class FairPreemption:
     def targets(
         self, item: Item, queue: Queue, need: frozenset[int], request: Usage, *, place: PlaceCheck | None = None
     ) -> list[Target]:
+        if not queue.preempts:
+            return []
         candidates = sorted(self._candidates(item, queue, need), key=lambda c: order_key(c, queue))
         if not candidates:
             return []

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from weakref import WeakValueDictionary
 
-from tenure.domain.amounts import CPU, GPU, PODS, parse_decimal, parse_quantity
+from tenure.domain.amounts import CPU, GPU, GPU_MEMORY, PODS, parse_decimal, parse_quantity
 from tenure.domain.policy import ClusterQueue, Policy, QuotaCheckStrategy, ResourceGroup, Transformation
 from tenure.domain.workload import PodSet, Workload
 
@@ -47,10 +47,12 @@ class GroupDemand:
 @dataclass(frozen=True, slots=True)
 class PodDemand:
     """`missing` is the first requested resource that no group covers, in the order of the walk, with the number of
-    groups that come before it; None where all is covered."""
+    groups that come before it; None where all is covered.  `card` is what a process needs of the card it is placed on,
+    in shares and bytes, whether or not the queue counts them."""
 
     pod_set: PodSet
     amounts: Mapping[str, int]
+    card: tuple[int, int]
     groups: tuple[GroupDemand, ...]
     missing: tuple[int, str] | None
 
@@ -112,6 +114,7 @@ def _demand(pod_set: PodSet, queue: ClusterQueue, policy: Policy) -> PodDemand:
     return PodDemand(
         pod_set,
         {r: amounts[r] for r in amounts if r in group_of},
+        (amounts.get(GPU, 0), amounts.get(GPU_MEMORY, 0)),
         tuple(_group_demand(pod_set, amounts, g, policy) for g in groups),
         missing,
     )

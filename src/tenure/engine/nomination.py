@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tenure.domain.amounts import GPU, GPU_MEMORY
 
-from .cards import NoPlace, PlaceRequest, gpu_part
+from .cards import NoPlace, PlaceRequest
 from .flavors import Assignment, Mode, assign
 from .items import Item, Scan
 from .preemption import Oracle
@@ -96,7 +96,7 @@ def place_requests(world: World, item: Item, a: Assignment) -> list[PlaceRequest
     """What the assignment asks of the cards; pod sets without a share and without card memory ask for nothing."""
     requests = []
     for ps in a.pod_sets:
-        shares, memory = gpu_part(ps.demand.amounts)
+        shares, memory = ps.demand.card
         choice = ps.choices.get(GPU) or ps.choices.get(GPU_MEMORY)
         if choice is None or ps.count == 0 or not (shares or memory):
             continue

@@ -134,6 +134,8 @@ class ClassicalPreemption:
     def targets(
         self, item: Item, queue: Queue, need: frozenset[int], request: Usage, *, place: PlaceCheck | None = None
     ) -> list[Target]:
+        if not queue.preempts:
+            return []
         own = self._own_candidates(item, queue, need)
         hierarchical, by_priority = self._foreign_candidates(item, queue, need, request)
         groups = [sorted(g, key=lambda c: order_key(c.item, queue)) for g in (hierarchical, by_priority, own)]

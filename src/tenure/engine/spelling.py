@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from tenure.domain.amounts import CPU, GPU_MEMORY, MEMORY, format_quantity
+from tenure.domain.ids import Instant
 
-__all__ = ["resource_order", "spell"]
+__all__ = ["resource_order", "spell", "spell_instant"]
 
 _BINARY = frozenset({MEMORY, "ephemeral-storage", GPU_MEMORY})
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
@@ -36,3 +38,9 @@ def resource_order(name: str) -> tuple[int, str]:
     for byte in name.encode():
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
     return value, name
+
+
+def spell_instant(at: Instant) -> str:
+    """RFC 3339 in UTC, to the second."""
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"

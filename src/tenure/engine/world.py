@@ -35,7 +35,7 @@ class Queue:
     """A cluster queue at work.  `barrier` says in Kueue's words why it takes nobody, or is None."""
 
     __slots__ = (
-        "barrier", "generation", "holders", "index", "node", "pending", "reclaims", "spec", "while_borrowing",
+        "barrier", "generation", "holders", "index", "node", "pending", "preempts", "reclaims", "spec", "while_borrowing",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +55,9 @@ class Queue:
         self.holders: dict[WorkloadKey, Item] = {}
         self.generation = 0
         self.reclaims = spec.preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER
+        self.preempts = spec.preemption.within_cluster_queue is not PreemptionPolicy.NEVER or (
+            self.reclaims and node.parent is not None
+        )
         self.while_borrowing = spec.preemption.borrow_within_cohort.policy is not BorrowPolicy.NEVER or (
             fair and self.reclaims
         )
