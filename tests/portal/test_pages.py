@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from tenure.portal.pages.look import Look
 
 if TYPE_CHECKING:
     from .conftest import Door
@@ -295,6 +299,24 @@ def test_the_card_page_is_light(browser: Browser, door: Door) -> None:
         sizes[path] = len(door.ask("GET", path).body)
     assert sum(sizes.values()) < 100_000, sizes
     assert door.ask("GET", "/static/uplot.js").status == 200
+
+
+def test_many_who_look_at_once_are_one_look(door: Door) -> None:
+    look, taken = Look(door.platform), []
+    take = look._take
+    look._take = lambda: taken.append(1) or time.sleep(0.2) or take()  # type: ignore[method-assign,func-returns-value]
+    seen: list[dict[str, Any]] = []
+    readers = [threading.Thread(target=lambda: seen.append(look.now())) for _ in range(20)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert len(seen) == 20
+    assert len(taken) <= 2
+    before = len(taken)
+    job = door.submit("sleep", "60", name="news", hold=True)
+    assert any(waiting["id"] == job for queue in look.now()["queues"] for waiting in queue["jobs"])
+    assert len(taken) == before + 1
 
 
 def test_metrics_are_drawn(visit: Visit, door: Door) -> None:

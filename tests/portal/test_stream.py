@@ -137,6 +137,19 @@ def test_clients_that_read_nothing_harm_nobody(door: Door) -> None:
     assert door.ask("GET", "/healthz").status == 200
 
 
+def test_a_reader_that_fell_behind_reads_on_from_the_ledger(door: Door) -> None:
+    """It takes nothing while more happens than its place in memory holds; then it hears all of it, once and in order."""
+    start = diary(door)[-1]
+    stream = Stream(door, f"?after={start}")
+    assert door.ask("POST", "/api/v1/jobs", {"argv": ["true"], "array": "1-1500", "hold": True}).status == 201
+    last = door.submit("true")
+    door.wait(last)  # everybody else is served meanwhile
+    heard = [event["id"] for event in stream.until("JobEnded", last)]
+    stream.close()
+    assert len(heard) > 1500
+    assert heard == diary(door, start)[: len(heard)]
+
+
 def test_many_readers_hear_the_same(door: Door) -> None:
     start = diary(door)[-1]
     streams = [Stream(door, f"?after={start}") for _ in range(8)]
