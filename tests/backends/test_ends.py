@@ -159,6 +159,21 @@ def test_the_daemon_reads_the_end_that_came_while_it_was_away(rig: LocalRig) -> 
     assert before <= seen.ended_at <= after
 
 
+def test_who_was_killed_for_want_of_memory_is_told_so(rig: LocalRig) -> None:
+    group = Path("/sys/fs/cgroup/memory") / f"tenure-test-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(32 << 20))
+        attempt = rig.python(
+            f"open('{group}/cgroup.procs', 'w').write('0')\nhoard = []\nwhile True: hoard.append(bytearray(1 << 20))\n"
+        )
+        rig.backend.start(attempt)
+        ended = rig.news.settled(attempt.run_id)
+        assert (ended.outcome, ended.exit_code, ended.reason) == (Outcome.FAILED, 137, "OutOfMemory")
+    finally:
+        group.rmdir()
+
+
 CANCEL_MARK = {"stop": "cancel", "reason": "c", "message": ""}
 PREEMPT_MARK = {"stop": "preempt", "reason": "p", "message": ""}
 LIMIT_MARK = {"stop": "time-limit", "reason": "TimeLimit", "message": ""}

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,19 @@ def test_one_variable_that_is_too_long_is_named(rig: LocalRig) -> None:
     failed = refused(rig, rig.job("true", env={"HUGE": "x" * 1_000_000}))
     assert (failed.exit_code, failed.reason) == (126, "EnvironmentTooLarge")
     assert "HUGE" in failed.message
+
+
+@pytest.mark.parametrize(
+    "fields", [{"env": {"A=B": "x"}}, {"env": {"A": "x\0y"}}, {"env": {"": "x"}}, {"workdir": "/tmp/\0"}], ids=str
+)
+def test_what_no_program_can_be_given_is_refused(rig: LocalRig, fields: dict[str, Any]) -> None:
+    failed = refused(rig, rig.job("true", **fields))
+    assert (failed.exit_code, failed.reason) == (126, "InvalidCommand")
+
+
+def test_a_nul_in_the_command_or_in_a_name_is_refused(rig: LocalRig) -> None:
+    assert refused(rig, rig.job("true", "a\0b")).reason == "InvalidCommand"
+    assert refused(rig, rig.job("true", name="a\0b", logs=LogSpec(output="%x"))).reason == "InvalidCommand"
 
 
 @pytest.mark.parametrize("name", ['训练 "x" $(rm) \n', "-rf", "a/b/../c", "\udcff", "'"])
@@ -195,6 +209,33 @@ def test_a_full_disk_does_not_hide_the_end(small_disk: Path) -> None:
             rig.backend.start(refused_too)
         assert caught.value.code == "DiskFull"
         assert list(Path(refused_too.run_dir).iterdir()) == []
+    finally:
+        rig.close()
+
+
+@pytest.mark.parametrize("pages", range(7))
+def test_a_start_on_an_almost_full_disk_is_refused_or_made_whole(small_disk: Path, pages: int) -> None:
+    rig = LocalRig(small_disk)
+    try:
+        (small_disk / "runs").mkdir()
+        (small_disk / "spare").write_bytes(b"x" * 4096 * pages)
+        fill(small_disk)
+        (small_disk / "spare").unlink()
+        attempt = rig.job("sh", "-c", "exit 4")
+        refusal = None
+        try:
+            rig.backend.start(attempt)
+        except LaunchError as error:
+            refusal = error.code
+        if refusal is not None:
+            assert refusal == "DiskFull"
+            return
+        seen = rig.news.settled(attempt.run_id)
+        if seen.state is AttemptState.LAUNCH_FAILED:
+            assert seen.reason in ("DiskFull", "LogUnwritable")
+            assert seen.started_at is None
+        else:
+            assert seen.exit_code == 4
     finally:
         rig.close()
 

@@ -258,8 +258,7 @@ class LocalBackend:
 
     def _hear(self, fd: int) -> None:
         if fd == self._news.fileno():
-            while (data := _receive(self._news)) is not None:
-                self._on_news(json.loads(data))
+            self._hear_news()
         elif fd == self._wake_reader:
             with contextlib.suppress(BlockingIOError):
                 os.read(fd, 4096)
@@ -280,6 +279,10 @@ class LocalBackend:
                     self._ours.discard(RunId(message["left"]))
                 self._on_left(RunId(message["left"]))
 
+    def _hear_news(self) -> None:
+        while (data := _receive(self._news)) is not None:
+            self._on_news(json.loads(data))
+
     def _on_news(self, news: Mapping[str, Any]) -> None:
         run = RunId(news["run_id"])
         if news["state"] == "trouble":
@@ -292,6 +295,7 @@ class LocalBackend:
 
     def _on_left(self, run: RunId) -> None:
         """A supervisor is gone.  Where its last news did not reach us, the files have it."""
+        self._hear_news()  # what it said before it left comes first
         with self._lock:
             run_dir = self._watched.get(run)
             self._asked.discard(run)

@@ -73,14 +73,12 @@ class Journal:
         preallocate(self._fd, _RESERVED_BYTES)
 
     def write(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Append a fact.  Where the disk is full in spite of the reserve it lives on in `facts` (and so in the news)."""
+        """Append a fact.  Where it cannot be written it lives on in `facts` (and so in the news), and `full_disk` says so."""
         line = {"v": 1, "at": self._clock.wall(), "elapsed": self._clock.elapsed(), "kind": kind, **fields}
         self.facts.feed(line)
         try:
             append_line(self._fd, line)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-                raise
+        except OSError:
             self.full_disk = True
         return line
 

@@ -84,6 +84,8 @@ def _become(plan: Plan, parent: int, gate: tuple[int, int] | None, report: int) 
     except OSError as error:
         told = {"step": step, "errno": error.errno, "file": str(error.filename or "")}
         os.write(report, json.dumps(told).encode())
+    except ValueError as error:  # a NUL, or a variable's name that is none
+        os.write(report, json.dumps({"step": "value", "errno": 0, "file": str(error)}).encode())
     os._exit(127)
 
 
@@ -142,6 +144,8 @@ def explain(plan: Plan, report: bytes) -> Failure:
         step, number, file = str(told["step"]), int(told["errno"]), str(told["file"])
     except (ValueError, KeyError, TypeError):
         return Failure("LaunchFailed", "the process died before its program could be started", 126)
+    if step == "value":
+        return Failure("InvalidCommand", f"the command line or the environment cannot be passed on: {file}", 126)
     why = os.strerror(number)
     if step == "log":
         return Failure("LogUnwritable", f"cannot write the output to {file or plan.stdout!r}: {why}", 126)

@@ -23,6 +23,7 @@ __all__ = [
     "environ_value",
     "everyone",
     "identity",
+    "oom_kills",
     "send",
     "session",
     "start_ticks",
@@ -44,6 +45,17 @@ def boot_id() -> str:
     """The name of this boot: no process survives a change of it."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
+
+
+def oom_kills() -> int:
+    """How many processes of this machine the kernel has killed for want of memory since boot; 0 where it does not say."""
+    try:
+        with open("/proc/vmstat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return 0
+    _, found, rest = text.partition(b"\noom_kill ")
+    return int(rest.split(None, 1)[0]) if found else 0
 
 
 def become_subreaper() -> None:

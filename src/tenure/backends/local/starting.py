@@ -15,7 +15,7 @@ from .layout import SCRIPT
 from .output import Outputs
 from .roster import Seat
 
-__all__ = ["Member", "Starter"]
+__all__ = ["Member", "Starter", "unprepared"]
 
 
 class Member:
@@ -58,7 +58,10 @@ class Starter:
                 plan = self._plan(seat)
                 pid, report = spawn(plan, gate=self._gate)
             except OSError as error:
-                self._on_failure(_unprepared(error), None)
+                self._on_failure(unprepared(error), None)
+                return
+            except ValueError as error:  # a NUL in a name that became a path
+                self._on_failure(Failure("InvalidCommand", f"cannot prepare the start: {error}", 126), None)
                 return
             member = Member(seat, plan, pid, report)
             self.members[pid] = self._reports[report] = member
@@ -149,7 +152,7 @@ def _available(fd: int) -> Iterator[bytes]:
             return
 
 
-def _unprepared(error: OSError) -> Failure:
+def unprepared(error: OSError) -> Failure:
     """What went wrong before there was a child."""
     why, file = os.strerror(error.errno or 0), error.filename
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

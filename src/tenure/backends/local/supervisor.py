@@ -14,7 +14,7 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 from tenure.sdk.record import RECORD, RecordWriter, read_record
@@ -30,7 +30,7 @@ from .locks import try_lock
 from .requests import Requests
 from .roster import Gang, Roster, WorkList
 from .sockets import bind_datagram, send_datagram
-from .starting import Member, Starter
+from .starting import Member, Starter, unprepared
 from .tree import Tree
 from .verdict import Exit, Verdict, decide
 
@@ -48,7 +48,7 @@ class Supervisor:
         self.spec, self.job, self.run_dir = spec, spec["job"], str(spec["run_dir"])
         self.journal, self.clock = journal, clock
         self.cgroup = self._open(boot)
-        self.record = RecordWriter(self.run_dir, by="supervisor")
+        self.record: RecordWriter | None = None
         self.tree = Tree(self.cgroup)
         self.ladder = Ladder(self.tree, clock)
         self.roster = self._roster()
@@ -60,6 +60,10 @@ class Supervisor:
         self.epoll = select.epoll()
         self.starter = Starter(spec, self.epoll, self.cgroup, on_running=self._on_running, on_failure=self._on_failure)
         self.requests = Requests(self.run_dir)
+        self.oom_kills = processes.oom_kills()
+        self.control: socket.socket | None = None
+        self.told_to_end = False
+        self._record_size = -1
 
     def _open(self, boot: str) -> Cgroup | None:
         status = os.stat(self.run_dir)
@@ -79,16 +83,22 @@ class Supervisor:
 
     def run(self) -> None:
         """Returns when the attempt has ended and everything about it is written down."""
-        self._open_record()
-        self._listen()
+        try:
+            self._listen()
+            self._open_record()
+        except OSError as error:
+            self.failure = unprepared(error)
+        if self.journal.full_disk:  # a start that is not written down might be made again
+            self.failure = unprepared(OSError(errno.ENOSPC, "", self.run_dir))
         self._obey()
-        if not self.stops:
+        if not self.stops and self.failure is None:
             self.starter.launch(self.roster.first(), together=self.roster.kind == "gang")
         while not self._everybody_left():
             self._wait()
         self._close()
 
     def _open_record(self) -> None:
+        self.record = RecordWriter(self.run_dir, by="supervisor")
         self.record.opened(
             run_id=self.spec["run_id"], job_id=self.spec["job_id"], attempt=self.spec["number"], retry_of=self.spec["retry_of"],
             argv=self.job["argv"] or [SCRIPT, *self.job["script_args"]], name=self.job["name"], code=self.job["fingerprint"] or None,
@@ -103,13 +113,12 @@ class Supervisor:
         self.wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self.told_to_end = False
         signal.signal(signal.SIGTERM, self._on_term)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
+        self.epoll.register(self.wake, select.EPOLLIN)
         self.control = bind_datagram(os.path.join(self.run_dir, CONTROL_SOCKET))
-        for fd in (self.wake, self.control.fileno()):
-            self.epoll.register(fd, select.EPOLLIN)
+        self.epoll.register(self.control.fileno(), select.EPOLLIN)
 
     def _on_term(self, *_: object) -> None:
         self.told_to_end = True
@@ -120,7 +129,7 @@ class Supervisor:
             if fd == self.wake:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self.wake, 4096)
-            elif fd == self.control.fileno():
+            elif self.control is not None and fd == self.control.fileno():
                 datagrams += _drain(self.control)
             elif self.starter.reports(fd):
                 self.starter.hear(fd)
@@ -210,8 +219,7 @@ class Supervisor:
             )  # fmt: skip
 
     def _code_changed(self, changed: str) -> None:
-        with self._room_for_words():
-            self.record.line("code_changed", changed=changed)
+        self._say(lambda record: record.line("code_changed", changed=changed))
         self.journal.write("code-changed", changed=changed)
         self._tell()
         self.journal.facts.known["details"].pop("code_changed")  # told once; who reads the files finds it there
@@ -231,8 +239,11 @@ class Supervisor:
             self.ladder.begin(signal.SIGTERM, float(mark["grace_s"]))
             return
         if all(mark["stop"] != earlier["stop"] for earlier in self.stops):  # a kind is marked once
-            with self._room_for_words():
-                self.record.stop_requested(mark["stop"], mark["reason"], message=mark["message"], by=mark["by"] or None)
+            self._say(
+                lambda record: record.stop_requested(
+                    mark["stop"], mark["reason"], message=mark["message"], by=mark["by"] or None
+                )
+            )
         self.journal.write("stop", **mark)
         self.stops.append(mark)
         self.starter.abandoned = True
@@ -288,20 +299,22 @@ class Supervisor:
         facts, wall, elapsed = self.journal.facts, self.clock.wall(), self.clock.elapsed()
         started = facts.known.get("started_at")
         verdict = self._verdict()
+        never = self.failure is not None and started is None and not self.stops
         ended = wall if started is None else end_of(
             started_wall=started, started_elapsed=facts.started_elapsed, wall=wall, elapsed=elapsed
         )  # fmt: skip
         message = verdict.message + self._disk_trouble()
-        with self._room_for_words():
-            self.record.closed(
+        self._say(
+            lambda record: record.closed(
                 verdict.outcome,
                 exit_code=verdict.exit_code,
                 signal=verdict.signal,
                 reason=verdict.reason,
                 message=message,
             )
+        )
         self.journal.write(
-            "ended", state="launch-failed" if self.failure is not None and started is None and not self.stops else "ended",
+            "ended", state="launch-failed" if never else "ended",
             outcome=verdict.outcome, exit_code=verdict.exit_code, signal=verdict.signal, reason=verdict.reason, message=message,
             failed_rank=verdict.failed_rank, ended_at=ended,
             elapsed_us=elapsed - facts.started_elapsed if started is not None else 0,
@@ -312,10 +325,13 @@ class Supervisor:
     def _verdict(self) -> Verdict:
         if self.failure is not None and not self.stops:
             return Verdict("failed", self.failure.exit_code, None, self.failure.code, self.failure.message)
-        return decide(
+        verdict = decide(
             main=self.roster.main, failure=self.roster.failure, stops=self.stops, closed=self._own_words(),
             size=self.roster.size, kind=self.roster.kind, time_limit_s=self.job["time_limit_s"],
         )  # fmt: skip
+        if verdict.outcome == "failed" and verdict.signal == signal.SIGKILL and processes.oom_kills() > self.oom_kills:
+            return verdict._replace(reason="OutOfMemory", message=f"{verdict.message}; the kernel was short of memory")
+        return verdict
 
     def _own_words(self) -> dict[str, Any] | None:
         """How the run closed its own record, if it did."""
@@ -327,17 +343,18 @@ class Supervisor:
             return None
         return {"outcome": record.outcome, "reason": record.closed["reason"], "message": record.closed["message"]}
 
-    @contextlib.contextmanager
-    def _room_for_words(self) -> Iterator[None]:
-        """On a full disk the reserve is given up for the words that must be said; what cannot be said is not fatal."""
+    def _say(self, words: Callable[[RecordWriter], None]) -> None:
+        """Words that must stand in the record: on a full disk the reserve is given up for them.
+
+        What cannot be said all the same is no reason to end the attempt: it stands in the news, and in the journal.
+        """
         with contextlib.suppress(OSError):
             if self._disk_is_full():
                 os.unlink(os.path.join(self.run_dir, RESERVE))
         try:
-            yield
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS):
-                raise
+            self.record = self.record or RecordWriter(self.run_dir, by="supervisor")
+            words(self.record)
+        except OSError:
             self.journal.full_disk = True
 
     def _disk_is_full(self) -> bool:
@@ -350,7 +367,7 @@ class Supervisor:
             full = self.journal.full_disk or self._disk_is_full()
         except OSError:
             return ""
-        return " (the disk under the run directory is full: output may be missing)" if full else ""
+        return " (the disk under the run directory is full or failing: output may be missing)" if full else ""
 
     def _tell(self) -> None:
         """News for the daemon.  Where nobody listens the files are the truth."""
@@ -363,11 +380,13 @@ class Supervisor:
         for name in (CONTROL_SOCKET, RESERVE):
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self.run_dir, name))
-        self.record.close()
+        if self.record is not None:
+            self.record.close()
         self.journal.close()
         self.starter.close()
         self.epoll.close()
-        self.control.close()
+        if self.control is not None:
+            self.control.close()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for fd in (self.wake, self._waker):
