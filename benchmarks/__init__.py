@@ -1,0 +1,1 @@
+"""What the platform costs: one module a figure, peers in the same run, `python -m benchmarks`."""
