@@ -70,6 +70,7 @@ class Platform:
             base_env=settings.base_env,
             card_note=found.source,
         )
+        self._sweeper = Sweeper(ledger=ledger, runs_dir=settings.runs_dir, clock=clock)
         self.conductor = Conductor(
             ledger=ledger,
             engine=self._fresh_engine(),
@@ -78,9 +79,9 @@ class Platform:
             news=self.news,
             specs=self.specs,
             driver=driver,
+            sweeper=self._sweeper,
             cards=self.cards,
         )
-        self._sweeper = Sweeper(ledger=ledger, runs_dir=settings.runs_dir, clock=clock)
         self._sweeping = threading.Event()
         self._sweep_thread: threading.Thread | None = None
         self._on_stop: list[Callable[[bool], None]] = []
@@ -196,8 +197,12 @@ class Platform:
 
     def _sweep(self) -> None:
         """Runs are read and the quiet ones reaped; a fault of one look does not end the looking."""
+        looks = 0
         while not self._sweeping.wait(SWEEP_S):
+            looks += 1
             try:
+                if looks % 3600 == 1:
+                    self._sweeper.forget_answers()
                 with self.conductor.lock:
                     live = {
                         RunId(x.current_run): (x.id, x.spec.project)

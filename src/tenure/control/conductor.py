@@ -31,6 +31,7 @@ from tenure.ledger import JobRow, Ledger
 from . import admitting, driving, endings
 from .clock import Clock
 from .gates import Gates
+from .ingest import Sweeper
 from .live import Live
 from .news import News
 from .specs import SpecStore
@@ -88,8 +89,10 @@ class Conductor:
         news: News,
         specs: SpecStore,
         driver: driving.Driver,
+        sweeper: Sweeper,
         cards: Sequence[Card],
     ) -> None:
+        self._sweeper = sweeper
         self.ledger, self.engine, self.backend = ledger, engine, backend
         self.clock, self.news, self.specs, self.driver = clock, news, specs, driver
         self.cards = tuple(cards)
@@ -315,6 +318,9 @@ class Conductor:
                 current.setdefault(observation.run_id, []).append(observation)
         if current:
             endings.write(self, current)
+
+    def run_ended(self, run: RunId, live: Live) -> None:
+        self._sweeper.ended(run, live.id, live.spec.project)
 
     def after_start(self, live: Live) -> None:
         self._look_again(self.gates.started(live))

@@ -45,6 +45,7 @@ def write(conductor: Conductor, seen: Mapping[RunId, Sequence[Observation]]) -> 
         conductor.after_start(live)
     for run, outcome in decided.items():
         live = lives[run]
+        conductor.run_ended(run, live)
         if outcome.final or live.state is JobState.ENDED:
             conductor.forget(live)
         else:

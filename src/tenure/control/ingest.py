@@ -8,27 +8,48 @@ this machine's steady clock; a run that speaks again heals its record.
 from __future__ import annotations
 
 import os
+from collections import deque
 from pathlib import Path
 
 from tenure.domain.events import Event, EventKind
 from tenure.domain.ids import Instant, JobId, RunId, split_run_id
 from tenure.domain.lifecycle import Outcome
 from tenure.ledger import Ledger, RunRow, Transaction
-from tenure.sdk.record import RecordWriter, quiet, read_record, sign_of_life, summary
+from tenure.sdk.record import (
+    METRICS,
+    Follower,
+    Record,
+    RecordWriter,
+    quiet,
+    read_record,
+    sign_of_life,
+    summary,
+)
 
 from .clock import Clock
 
 __all__ = ["Sweeper", "ingest"]
 
+KEPT_ANSWERS_US = 24 * 3600 * 1_000_000
+
 
 def ingest(
     tx: Transaction, run: RunId, run_dir: Path, *, at: Instant, job: JobId | None = None, project: str = "default"
 ) -> RunRow | None:
-    """Read a record and write what it says.  None where there is no record to read."""
+    """Read a record without its metrics, and write what it says.  None where there is no record to read.
+
+    A long run has a million lines of metrics; whoever ends a run must not wait for them.  The sweep reads them after.
+    """
     try:
-        record = read_record(run_dir)
+        record = read_record(run_dir, metrics=False)
     except OSError:
         return None
+    return _put(tx, record, run, run_dir, at=at, job=job, project=project)
+
+
+def _put(
+    tx: Transaction, record: Record, run: RunId, run_dir: Path, *, at: Instant, job: JobId | None, project: str
+) -> RunRow | None:
     if record.opened_at is None and record.closed is None:
         return None
     row = RunRow(
@@ -56,10 +77,29 @@ class Sweeper:
         self._signs: dict[RunId, tuple[tuple[int, ...], Instant]] = {}
         self._closed: set[str] = set()
         self._reaped: set[RunId] = set()
+        self._followers: dict[RunId, Follower] = {}
+        self._ended: deque[tuple[RunId, JobId, str]] = deque()
+
+    def ended(self, run: RunId, job: JobId, project: str) -> None:
+        """A job's run has closed: the next look reads the rest of it, once.  Called from the loop's thread."""
+        if (self._runs / run / METRICS).exists():
+            self._ended.append((run, job, project))
+        else:
+            self._signs.pop(run, None)
+
+    def forget_answers(self) -> None:
+        """Answers to idempotency keys are kept for a day."""
+        before = Instant(self._clock.now() - KEPT_ANSWERS_US)
+        with self._ledger.transaction(durable=False) as tx:
+            tx.forget_answers(before=before)
 
     def sweep(self, live: dict[RunId, tuple[JobId, str]]) -> int:
         """One look.  `live` are the runs of jobs that have not ended, with their job and project."""
         written = 0
+        while self._ended:
+            run, job, project = self._ended.popleft()
+            written += self._read(run, self._runs / run, (job, project))
+            self._forget(run)
         for run in self._open_runs(live):
             directory = self._runs / run
             signs = sign_of_life(directory)
@@ -91,22 +131,33 @@ class Sweeper:
     def _read(self, run: RunId, directory: Path, owner: tuple[JobId, str] | None) -> int:
         at = self._clock.now()
         job, project = owner or (None, "default")
+        follower = self._followers.get(run)
+        if follower is None:
+            follower = self._followers[run] = Follower(directory)
+        try:
+            record = follower.poll()
+        except OSError:
+            return 0
         with self._ledger.transaction(durable=False) as tx:
-            row = ingest(tx, run, directory, at=at, job=job, project=project)
+            row = _put(tx, record, run, directory, at=at, job=job, project=project)
             if row is not None and run in self._reaped and row.outcome is not Outcome.FAILED:
                 self._reaped.discard(run)
                 message = f"run {run} spoke again after it was given up; its record is healed"
                 tx.event(Event(kind=EventKind.RUN_HEALED, at=at, job_id=job, run_id=run, message=message))
         if row is not None and row.outcome is not None and run not in self._reaped and owner is None:
             self._closed.add(run)
-            self._signs.pop(run, None)
+            self._forget(run)
         return 1 if row is not None else 0
+
+    def _forget(self, run: RunId) -> None:
+        self._followers.pop(run, None)
+        self._signs.pop(run, None)
 
     def _is_quiet(self, directory: Path, *, silent_s: float) -> bool:
         if silent_s < 1.0:
             return False
         try:
-            record = read_record(directory)
+            record = read_record(directory, metrics=False)
         except OSError:
             return False
         return record.outcome is None and quiet(record, silent_s)
