@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -266,3 +267,10 @@ def test_the_document_is_openapi_31_and_complete(door: Door) -> None:
 @pytest.mark.parametrize("path", ["/api/v1/jobs/%2e%2e", "/api/v1/runs/..%2f..%2fetc", "/static/..%2f..%2fserver.py", "/static/%2e%2e/auth.py", "/api/v1/jobs/%00", "/jobs/%ff"])  # fmt: skip
 def test_no_path_leads_out(door: Door, path: str) -> None:
     assert door.ask("GET", path).status in (400, 404)
+
+
+def test_the_page_about_rest_names_every_route_and_no_other(door: Door) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "portal.md").read_text()
+    told = set(re.findall(r"^\| (GET|POST|DELETE) \| `([^`]+)` \|", text, re.MULTILINE))
+    document = door.ask("GET", "/openapi.json").json
+    assert told == {(method.upper(), path) for path, item in document["paths"].items() for method in item}
