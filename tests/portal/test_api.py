@@ -208,6 +208,30 @@ def test_following_across_attempts_goes_on_where_the_job_does(door: Door) -> Non
     assert door.ask("GET", f"/api/v1/jobs/{job}/logs?attempt=1&follow=1").body == b"attempt 1\n"
 
 
+def test_more_followers_than_threads_wait_for_a_job_that_waits(door: Door) -> None:
+    """Each is told everything once it runs, and until then they take no thread from anybody."""
+    job = door.submit("echo", "at last", hold=True)
+    heard: list[bytes] = []
+    path = f"/api/v1/jobs/{job}/logs?follow=1&across=1"
+    followers = [threading.Thread(target=lambda: heard.append(door.ask("GET", path).body)) for _ in range(60)]
+    for follower in followers:
+        follower.start()
+    for _ in range(10):
+        assert door.ask("GET", f"/api/v1/jobs/{job}").json["state"] == "queued"
+    door.ask("POST", f"/api/v1/jobs/{job}:release", {})
+    for follower in followers:
+        follower.join(20)
+    assert heard == [b"at last\n"] * 60
+
+
+def test_an_arrays_task_is_followed_by_its_index(door: Door) -> None:
+    script = "echo task $SLURM_ARRAY_TASK_ID $TENURE_JOB_ID"
+    array = door.ask("POST", "/api/v1/jobs", {"argv": ["sh", "-c", script], "array": "4-5"}).json["id"]
+    body = door.ask("GET", f"/api/v1/jobs/{array}/logs?follow=1&across=1&task=5").body
+    assert f"{array}_5" in body.decode()
+    problem(door.ask("GET", f"/api/v1/jobs/{array}/logs"), 422, "InvalidRequest")
+
+
 def test_queues_cards_policy_and_status_are_what_the_document_says(door: Door) -> None:
     (card,) = door.ask("GET", "/api/v1/cards").json
     assert (card["source"], card["shares"], card["memory_measured"]) == ("declared", 8, None)

@@ -301,6 +301,15 @@ def test_the_card_page_is_light(browser: Browser, door: Door) -> None:
     assert door.ask("GET", "/static/uplot.js").status == 200
 
 
+@pytest.mark.parametrize(("path", "status"), [("/nowhere", 404), ("/jobs/99999", 404), ("/runs/9.9", 404), ("/jobs?state=bogus", 422), ("/?hours=x", 422)])  # fmt: skip
+def test_an_error_is_a_page_for_people_and_a_problem_for_programs(door: Door, path: str, status: int) -> None:
+    page = door.ask("GET", path, headers={"Accept": "text/html,*/*"})
+    assert (page.status, page.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert b"<h1>" in page.body
+    program = door.ask("GET", path)
+    assert (program.status, program.headers["content-type"]) == (status, "application/problem+json")
+
+
 def test_many_who_look_at_once_are_one_look(door: Door) -> None:
     look, taken = Look(door.platform), []
     take = look._take

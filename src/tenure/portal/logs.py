@@ -23,6 +23,7 @@ __all__ = ["BLOCK", "follow_log", "read_from", "size_of", "tail_start"]
 
 BLOCK = 64 * 1024
 GROWTH_S = 0.05  # no event tells that a file grew, so it is looked at this often while someone follows
+OPENING_S = 0.2  # an attempt that has begun and no file yet
 RECHECK_S = 5.0  # besides after every event of the job
 
 
@@ -84,33 +85,46 @@ async def follow_log(
 ) -> AsyncIterator[bytes]:
     """The bytes from `offset` on, until the attempt has ended and all was sent; with `across`, until the job has.
 
-    A file is read once more after its attempt is known to have ended, so nothing written at the last moment is lost.
+    Without an attempt it begins with the first, once there is one.  A file is read once more after its attempt is known
+    to have ended, so nothing written at the last moment is lost.
     """
     listener = news.listen(job)
     loop = asyncio.get_running_loop()
-    try:
+
+    async def look() -> views.LogSource:
+        nonlocal attempt
         source = await run_in_threadpool(views.log, platform, job, stream=stream, attempt=attempt, task=task)
-        asked = loop.time()
+        if attempt is None and source.attempt:
+            attempt = 1
+            source = await run_in_threadpool(views.log, platform, job, stream=stream, attempt=attempt, task=task)
+        return source
+
+    try:
+        source, asked = await look(), loop.time()
         while not news.closing:
             if source.path is not None and size_of(source.path) > offset:
-                attempt = source.attempt
                 async for block in _blocks(source.path, offset):
                     offset += len(block)
                     yield block
                 continue
+            following = None
             if source.ended:
-                following = await run_in_threadpool(_next_attempt, platform, job, source.attempt) if across else None
-                if following is None:
+                following, over = (
+                    await run_in_threadpool(_after, platform, job, source.attempt, task) if across else (None, True)
+                )
+                if over:
                     return
-                attempt, offset = following, 0
+            if following is not None:
+                attempt, offset, asked = following, 0, 0.0
             else:
+                waits = source.ended or source.attempt == 0  # nothing can grow before the next attempt
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(listener.queue.get(), GROWTH_S)
+                    await asyncio.wait_for(listener.queue.get(), RECHECK_S if waits else GROWTH_S)
                     asked = 0.0
                 listener.refresh()
-            if source.ended or loop.time() - asked > RECHECK_S:
-                source = await run_in_threadpool(views.log, platform, job, stream=stream, attempt=attempt, task=task)
-                asked = loop.time()
+            patience = RECHECK_S if source.path is not None else OPENING_S
+            if loop.time() - asked > patience:
+                source, asked = await look(), loop.time()
     finally:
         news.leave(listener)
 
@@ -122,15 +136,10 @@ async def _blocks(path: Path, offset: int) -> AsyncIterator[bytes]:
             yield block
 
 
-def _next_attempt(platform: Platform, job: str, number: int) -> int | None:
-    """The attempt after `number`, waited for while the job is to come back; None when there will be none."""
-    news = platform.news
-    while True:
-        cursor = news.cursor
-        shown = views.show(platform, job)
-        later = [int(item["number"]) for item in shown.get("attempts", ()) if int(item["number"]) > number]
-        if later:
-            return min(later)
-        if shown["state"] == "ended":
-            return None
-        news.wait(cursor, 5.0)
+def _after(platform: Platform, job: str, number: int, task: int | None) -> tuple[int | None, bool]:
+    """The attempt after `number` if there is one already, and whether there never will be one."""
+    shown = views.show(platform, job)
+    if "tasks" in shown:
+        shown = views.show(platform, f"{job}_{task}")
+    later = [int(item["number"]) for item in shown["attempts"] if int(item["number"]) > number]
+    return (min(later), False) if later else (None, shown["state"] == "ended")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import http
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -33,7 +33,7 @@ from tenure.domain.errors import (
     Unavailable,
 )
 
-__all__ = ["MEDIA_TYPE", "install", "problem", "respond", "status_of"]
+__all__ = ["MEDIA_TYPE", "also_for_people", "install", "problem", "respond", "status_of"]
 
 MEDIA_TYPE = "application/problem+json"
 _BAD_BODY = {"InvalidJSON": 400, "TooLarge": 413}
@@ -46,6 +46,7 @@ _STATUS: tuple[tuple[type[TenureError], int], ...] = (
     (LaunchError, 422),
     (HouseFault, 500),
 )
+Handler = Callable[[Request, Exception], Awaitable[Response]]
 _log = logging.getLogger("tenure.portal")
 
 
@@ -95,6 +96,24 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _bug)
+
+
+def also_for_people(app: FastAPI, shown: Callable[[Request, Mapping[str, Any]], Response]) -> None:
+    """Outside the API a browser gets the same error as a page, made by `shown` from the problem."""
+
+    def wrapped(handler: Handler) -> Handler:
+        async def choose(request: Request, error: Exception) -> Response:
+            answer = await handler(request, error)
+            if "text/html" not in request.headers.get("accept", "") or request.url.path.startswith(
+                ("/api/", "/static/")
+            ):
+                return answer
+            return shown(request, json.loads(bytes(answer.body)))
+
+        return choose
+
+    for kind, handler in ((TenureError, _tenure), (RequestValidationError, _validation), (HTTPException, _http)):
+        app.add_exception_handler(kind, wrapped(handler))
 
 
 async def _tenure(_: Request, error: Exception) -> Response:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from tenure.portal import problems
+
 __all__ = ["install"]
 
 
@@ -17,5 +19,6 @@ def install(app: FastAPI) -> None:
 
     app.state.look = Look(app.state.platform)
     app.mount("/static", site.Assets())
+    problems.also_for_people(app, site.trouble)
     for page in (card, jobs, job, run, login):
         app.include_router(page.router, include_in_schema=False)

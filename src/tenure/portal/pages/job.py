@@ -33,10 +33,7 @@ def job(
     stream: Literal["stdout", "stderr"] = "stdout",
     task: int | None = None,
 ) -> Response:
-    try:
-        shown = views.show(platform, id)
-    except TenureError as error:
-        return page(request, "missing.html", status=404, what=f"job {id}", detail=error.message)
+    shown = views.show(platform, id)
     if "tasks" in shown:
         return page(
             request, "array.html", job=shown, tasks=shown["tasks"][:TASKS], more=max(0, len(shown["tasks"]) - TASKS)

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tenure.control import views
-from tenure.domain.errors import TenureError
 from tenure.portal.api.context import Home
 
 from .site import page
@@ -18,10 +17,7 @@ router = APIRouter()
 
 @router.get("/runs/{id}", response_model=None)
 def run(request: Request, platform: Home, id: str, against: str = "") -> Response:
-    try:
-        record = views.run(platform, id)
-        other = against or record.get("retry_of") or ""
-        compared = views.diff(platform, other, id) if against else None
-    except TenureError as error:
-        return page(request, "missing.html", status=404, what=f"run {id}", detail=error.message)
+    record = views.run(platform, id)
+    other = against or record.get("retry_of") or ""
+    compared = views.diff(platform, other, id) if against else None
     return page(request, "run.html", run=record, id=id, other=other, compared=compared)

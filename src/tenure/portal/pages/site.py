@@ -24,7 +24,7 @@ from tenure.domain.errors import HouseFault, NotFound
 from tenure.domain.events import EventKind
 from tenure.portal.problems import respond
 
-__all__ = ["Assets", "page"]
+__all__ = ["Assets", "page", "trouble"]
 
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; "
@@ -55,6 +55,11 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     values |= {"cursor": request.app.state.platform.news.cursor}
     text = _environment().get_template(template).render(layout="live.html" if live else "layout.html", **values)
     return HTMLResponse(text.encode("utf-8", "replace"), status_code=status, headers=_HEADERS | {"Vary": "HX-Request"})
+
+
+def trouble(request: Request, problem: Mapping[str, Any]) -> Response:
+    """An error as a page."""
+    return page(request, "trouble.html", status=problem["status"], problem=problem)
 
 
 @cache
