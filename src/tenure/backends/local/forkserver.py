@@ -35,7 +35,9 @@ _IDLE_S = 10.0  # how long all but one of them wait
 
 def main(arguments: list[str]) -> None:
     """Serve until the daemon is gone.  Arguments: the socket's descriptor, the state directory, the boot id."""
-    _Forkserver(socket.socket(fileno=int(arguments[0])), arguments[1], arguments[2]).serve()
+    server = _Forkserver(socket.socket(fileno=int(arguments[0])), arguments[1], arguments[2])
+    server.serve()
+    os._exit(0)  # nothing to take down in order, and signals still come
 
 
 class _Worker:
@@ -196,7 +198,7 @@ class _Forkserver:
             os._exit(status)
 
     def _work(self, sock: socket.socket) -> None:
-        while data := sock.recv(65536):
+        while data := _receive(sock):
             order = json.loads(data)
             act = succeed if order["do"] == "succeed" else supervise
             try:
@@ -204,7 +206,10 @@ class _Forkserver:
             except BaseException as error:
                 self._report(order, error)
                 raise
-            sock.send(b"done")
+            try:
+                sock.send(b"done")
+            except ConnectionError:
+                return  # the forkserver has gone before us
             gc.collect()  # while nobody waits for it
 
     def _report(self, order: dict[str, Any], error: BaseException) -> None:
@@ -214,6 +219,13 @@ class _Forkserver:
         reason = "DiskFull" if full else "SupervisorFailed"
         news = {"run_id": order["run_id"], "state": "trouble", "reason": reason, "message": str(error)}
         send_datagram(os.path.join(self._state_dir, NEWS_SOCKET), json.dumps(news).encode())
+
+
+def _receive(sock: socket.socket) -> bytes:
+    try:
+        return sock.recv(65536)
+    except ConnectionError:
+        return b""
 
 
 def _print_exception() -> None:
