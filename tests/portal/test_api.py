@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastapi.openapi.models import OpenAPI
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import TypeAdapter
 
 from tenure.portal.api import wire
 
@@ -232,18 +234,44 @@ def test_an_arrays_task_is_followed_by_its_index(door: Door) -> None:
     problem(door.ask("GET", f"/api/v1/jobs/{array}/logs"), 422, "InvalidRequest")
 
 
-def test_queues_cards_policy_and_status_are_what_the_document_says(door: Door) -> None:
-    (card,) = door.ask("GET", "/api/v1/cards").json
-    assert (card["source"], card["shares"], card["memory_measured"]) == ("declared", 8, None)
-    assert {queue["name"] for queue in door.ask("GET", "/api/v1/queues").json} == {"general", "large-model"}
-    assert "kind: ClusterQueue" in door.ask("GET", "/api/v1/policy").json["yaml"]
+def test_every_answer_is_what_the_document_says(door: Door) -> None:
+    script = "import tenure\nwith tenure.Run('recorded', {'a': 1}) as run: run.result(b=2)\n"
+    ended = door.submit(sys.executable, "-c", script, name="recorded", shares=1, gpu_memory="1Gi")
+    assert door.wait(ended)["outcome"] == "completed"
+    running = door.submit("sleep", "60", shares=3, gpu_memory="2Gi", name="holds")
+    door.submit("sleep", "60", shares=8, gpu_memory="2Gi", name="waits")
+    while door.ask("GET", f"/api/v1/jobs/{running}").json["state"] != "running":
+        time.sleep(0.01)
+
+    cards = TypeAdapter(list[wire.Card]).validate_python(door.ask("GET", "/api/v1/cards").json)
+    assert (cards[0].source, cards[0].shares, cards[0].memory_measured) == ("declared", 8, None)
+    assert [(holder.id, holder.shares) for holder in cards[0].holders] == [(running, 3)]
+    queues = TypeAdapter(list[wire.Queue]).validate_python(door.ask("GET", "/api/v1/queues").json)
+    assert {queue.name for queue in queues} == {"general", "large-model"}
+    assert [job.reason for queue in queues for job in queue.jobs] == ["WaitingForQuota"]
+    held = TypeAdapter(list[wire.Holding]).validate_python(door.ask("GET", "/api/v1/cards/timeline").json)
+    assert {one.job_id: one.to is None for one in held}.items() >= {ended: False, running: True}.items()
+    for job in wire.JobPage.model_validate(door.ask("GET", "/api/v1/jobs?all=1").json).items:
+        wire.JobShown.model_validate(door.ask("GET", f"/api/v1/jobs/{job.id}").json)
+        wire.Why.model_validate(door.ask("GET", f"/api/v1/jobs/{job.id}/why").json)
+    TypeAdapter(list[wire.Event]).validate_python(door.ask("GET", "/api/v1/events?limit=5000").json)
+    for row in wire.RunPage.model_validate(door.ask("GET", "/api/v1/runs").json).items:
+        wire.RunRecord.model_validate(door.ask("GET", f"/api/v1/runs/{row.run_id}").json)
+    record = door.ask("GET", f"/api/v1/runs/{ended}.1").json
+    assert (record["config"], record["results"]) == ({"a": 1}, {"b": 2})
+    difference = door.ask("GET", f"/api/v1/runs/{ended}.1/diff/{ended}.1").json
+    assert difference["different"]["config"] == 0
+    policy = wire.PolicyView.model_validate(door.ask("GET", "/api/v1/policy").json)
+    assert "kind: ClusterQueue" in policy.yaml
     assert door.ask("GET", "/api/v1/status").json["card_source"] == "declared"
     assert door.ask("GET", "/readyz").json == {"ready": True}
     bad = {"files": [{"name": "a.yaml", "text": "kind: ClusterQueueue\n"}]}
-    checked = door.ask("POST", "/api/v1/policy:check", bad).json
-    assert checked["ok"] is False
-    assert checked["problems"][0]["file"] == "a.yaml"
-    assert door.ask("POST", "/api/v1/policy:reload").status == 200
+    checked = wire.Checked.model_validate(door.ask("POST", "/api/v1/policy:check", bad).json)
+    assert (checked.ok, checked.problems[0]["file"]) == (False, "a.yaml")
+    assert wire.Checked.model_validate(door.ask("POST", "/api/v1/policy:reload").json).ok
+    for job in door.ask("GET", "/api/v1/jobs").json["items"]:
+        door.ask("POST", f"/api/v1/jobs/{job['id']}:cancel", {"grace_s": 1})
+        door.wait(job["id"])
 
 
 def test_metrics_are_kueues_names_and_hold_no_text_of_users(door: Door) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
@@ -10,7 +10,7 @@ from starlette.responses import Response
 from tenure.control import views
 
 from .context import Home, Reply, problems
-from .wire import Card
+from .wire import Card, Holding
 
 __all__ = ["router"]
 
@@ -22,6 +22,6 @@ def cards(platform: Home) -> Response:
     return Reply(views.cards(platform))
 
 
-@router.get("/cards/timeline", operation_id="card_timeline", summary="Who held which card, when, and who took it", responses={200: {"model": list[dict[str, Any]]}, **problems(422)}, response_model=None)  # fmt: skip
+@router.get("/cards/timeline", operation_id="card_timeline", summary="Who held which card, when, and who took it", responses={200: {"model": list[Holding]}, **problems(422)}, response_model=None)  # fmt: skip
 def timeline(platform: Home, hours: Annotated[float, Query(gt=0, le=168)] = 1.0) -> Response:
     return Reply(views.card_timeline(platform, hours=hours))

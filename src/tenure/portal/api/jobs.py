@@ -54,7 +54,7 @@ _KEY = {
     response_model=None,
 )
 async def submit(request: Request) -> Response:
-    """The hot path: nothing between the socket and the verb but one reading of the body and one thread."""
+    # the hot path: nothing between the socket and the verb but one reading of the body and one thread
     body = await read_body(request)
     key = request.headers.get("idempotency-key")
     platform, caller = request.app.state.platform, caller_of(request)

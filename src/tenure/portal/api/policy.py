@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -11,25 +9,25 @@ from tenure.control import verbs, views
 
 from .context import Asking, Body, Home, Reply, operators_only, problems
 from .jobs import takes
-from .wire import CheckPolicy
+from .wire import Checked, CheckPolicy, PolicyView
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["policy"])
 
 
-@router.get("/policy", operation_id="policy", summary="The policy in force", responses={200: {"model": dict[str, Any]}, **problems()}, response_model=None)  # fmt: skip
+@router.get("/policy", operation_id="policy", summary="The policy in force", responses={200: {"model": PolicyView}, **problems()}, response_model=None)  # fmt: skip
 def policy(platform: Home) -> Response:
     return Reply(views.policy(platform))
 
 
-@router.post("/policy:check", operation_id="check_policy", summary="Would these files be taken", openapi_extra=takes(CheckPolicy, required=True), responses={200: {"model": dict[str, Any]}, **problems(400, 422)}, response_model=None)  # fmt: skip
+@router.post("/policy:check", operation_id="check_policy", summary="Would these files be taken", openapi_extra=takes(CheckPolicy, required=True), responses={200: {"model": Checked}, **problems(400, 422)}, response_model=None)  # fmt: skip
 def check(body: Body) -> Response:
     asked = CheckPolicy.model_validate(body)
     return Reply(views.check_policy([[file.name, file.text] for file in asked.files]))
 
 
-@router.post("/policy:reload", operation_id="reload_policy", summary="Read the policy directory again", responses={200: {"model": dict[str, Any]}, **problems(403, 422)}, response_model=None)  # fmt: skip
+@router.post("/policy:reload", operation_id="reload_policy", summary="Read the policy directory again", responses={200: {"model": Checked}, **problems(403, 422)}, response_model=None)  # fmt: skip
 def reload(platform: Home, caller: Asking) -> Response:
     operators_only(caller, "reloading the policy")
     return Reply(verbs.reload_policy(platform, caller=caller))

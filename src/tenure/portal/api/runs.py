@@ -12,14 +12,14 @@ from tenure.control import views
 from tenure.portal.series import read_series
 
 from .context import Home, Reply, problems
-from .wire import Series
+from .wire import RunPage, RunRecord, Series
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["runs"])
 
 
-@router.get("/runs", operation_id="list_runs", summary="List runs", responses={200: {"model": dict[str, Any]}, **problems(422)}, response_model=None)  # fmt: skip
+@router.get("/runs", operation_id="list_runs", summary="List runs", responses={200: {"model": RunPage}, **problems(422)}, response_model=None)  # fmt: skip
 def list_runs(
     platform: Home,
     job: str | None = None,
@@ -31,7 +31,7 @@ def list_runs(
     return Reply(views.runs(platform, job=job, project=project, outcome=outcome, limit=limit, cursor=cursor))
 
 
-@router.get("/runs/{id}", operation_id="run", summary="A run's record", responses={200: {"model": dict[str, Any]}, **problems(404)}, response_model=None)  # fmt: skip
+@router.get("/runs/{id}", operation_id="run", summary="A run's record", responses={200: {"model": RunRecord}, **problems(404)}, response_model=None)  # fmt: skip
 def run(platform: Home, id: str) -> Response:
     return Reply(views.run(platform, id))
 

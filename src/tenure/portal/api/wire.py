@@ -11,10 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = [
-    "Array", "ArrayTask", "Attempt", "Cancel", "Card", "CheckPolicy", "Event", "Evicted", "JobObject", "JobPage", "JobShown", "JobSubmission",
-    "NewToken", "PolicyFile", "Problem", "Release", "Retry", "Series", "Several", "StopDaemon", "Why",
-]  # fmt: skip
+__all__ = ["Array", "ArraySize", "ArrayTask", "Attempt", "Blocker", "Cancel", "Card", "CheckPolicy", "Checked", "Counterfactual", "Event", "Evicted", "ExpectedStart", "HeldBy", "Holder", "Holding", "JobObject", "JobPage", "JobShown", "JobSubmission", "NewToken", "PolicyFile", "PolicyView", "Problem", "Queue", "QueueResource", "QueuedJob", "Release", "Retry", "RunPage", "RunRecord", "RunRow", "Series", "Several", "StopDaemon", "SubmittedFile", "Why"]  # fmt: skip
 
 State = Literal["queued", "admitted", "running", "evicting", "cancelling", "ended"]
 Outcome = Literal["completed", "failed", "cancelled", "interrupted"]
@@ -110,6 +107,20 @@ class JobObject(Loose):
     ended_at: datetime | None
     attempts: int
     run_id: str | None
+    message: str
+    signal: int | None
+    cluster_queue: str | None
+    priority: int
+    namespace: str
+    owner: str
+    processes: int
+    shares: int = Field(description="Of all processes together.")
+    whole: bool
+    gpu_memory: int = Field(description="Bytes, of all processes together.")
+    array_id: str | None
+    array_index: int | None
+    retry_of: str | None = Field(description="The job that this one repeats.")
+    revision: int = Field(description="Grows with every change.")
     notes: list[str] = Field(
         default=[], description="What was read and has no effect here, and what a bare time meant."
     )
@@ -231,13 +242,126 @@ class Event(Loose):
     job_id: str | None
     run_id: str | None
     message: str
+    changes: dict[str, Any] = Field(description="The fields of the job or attempt that it set.")
     data: dict[str, Any]
+
+
+class Holder(Loose):
+    id: str
+    name: str
+    owner: str
+    project: str
+    priority_class: str | None
+    state: str
+    since: datetime | None
+    shares: int
+    memory_declared: int
+    memory_measured: int | None
 
 
 class Card(Loose):
     """A card: its shares, its memory as declared by jobs and as measured (null: not measured), and its holders."""
 
+    id: str = Field(examples=["GPU-7c3a…", "declared-0"])
+    name: str
+    flavor: str
+    source: Literal["measured", "declared", "none"]
+    shares: int
+    shares_free: int
+    memory: int = Field(description="Bytes.")
+    memory_free: int
+    memory_declared: int
+    memory_measured: int | None
+    cordoned: bool
+    holders: list[Holder]
+
+
+class Holding(Loose):
+    """That a job held part of a card for a time."""
+
+    card: str
+    job_id: str
+    run_id: str
+    name: str
+    priority_class: str | None
+    shares: int
+    memory: int
+    from_: datetime = Field(alias="from")
+    to: datetime | None = Field(description="null: still there.")
+    outcome: Outcome | None
+    ended_by: str | None = Field(description="The job that it was stopped for.")
+
+
+class QueueResource(Loose):
+    flavor: str
+    resource: str
+    nominal: int
+    used: int
+    borrowed: int
+    lent: int
+    borrowing_limit: int | None
+
+
+class QueuedJob(Loose):
     id: str
+    position: int | None = Field(description="From 0; null for one that is kept outside the line.")
+    reason: str
+    message: str
+
+
+class Queue(Loose):
+    """A cluster queue.  Amounts are in base units, `cpu` in thousandths."""
+
+    name: str
+    cohort: str | None
+    strategy: str
+    stop_policy: str
+    local_queues: list[str]
+    resources: list[QueueResource]
+    pending: int
+    jobs: list[QueuedJob] = Field(description="In order; of a very long line, its head.")
+
+
+class RunRow(Loose):
+    run_id: str
+    name: str
+    job_id: str | None
+    project: str
+    outcome: Outcome | None
+    opened_at: datetime | None
+    closed_at: datetime | None
+    retry_of: str | None
+    results: dict[str, Any]
+    config: dict[str, Any]
+
+
+class RunPage(Loose):
+    items: list[RunRow]
+    next: str | None
+
+
+class RunRecord(Loose):
+    """The record that an attempt wrote of itself."""
+
+    run_id: str
+    job_id: str | None
+    state: Literal["open", "closed"]
+    outcome: Outcome | None
+    config: dict[str, Any]
+    results: dict[str, Any]
+    code: dict[str, Any]
+    environment: dict[str, Any]
+
+
+class PolicyView(Loose):
+    yaml: str
+    files: list[str]
+    problems: list[dict[str, Any]]
+
+
+class Checked(Loose):
+    ok: bool
+    problems: list[dict[str, Any]]
 
 
 class Series(Loose):
