@@ -179,3 +179,19 @@ def test_a_script_file_keeps_its_own_directory_and_what_it_exports(house: House)
     )["id"]
     assert house.wait(job)["outcome"] == "completed"
     assert house.out(job) == f"{house.home.parent / 'sub'} 1 early\n"
+
+
+def test_code_that_changed_between_submit_and_start_is_told(house: House):
+    script = house.home.parent / "work.sh"
+    script.write_text("echo first\n")
+    blocker = house.gpu("sleep", "60", shares=8)
+    house.wait(blocker, "running")
+    job, same = house.gpu("sh", str(script)), house.gpu("sh", "-c", "true")
+    house.wait_reason(job, "WaitingForQuota")
+    script.write_text("echo second; sleep 1\n")
+    house.cancel(blocker)
+    house.wait(job)
+    house.wait(same)
+    told = [e for e in house.platform.ledger.events(limit=1000) if e.kind == "CodeChanged"]
+    assert [e.job_id for e in told] == [job]
+    assert "work.sh" in told[0].message

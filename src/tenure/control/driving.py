@@ -206,7 +206,7 @@ class Driver:
     def attempt_spec(self, live: Live) -> AttemptSpec:
         run = live.current_run
         before = run_id(live.id, live.attempts - 1) if live.attempts > 1 else self.last_run_of(live.retry_of)
-        spec = replace(live.spec, array_index=live.array_index)
+        spec = replace(live.spec, array_index=live.array_index, fingerprint=live.fingerprint)
         if spec.active_deadline_s is not None and live.started_at is not None:
             left = spec.active_deadline_s - (self._clock.now() - live.started_at) / 1e6
             spec = replace(spec, time_limit_s=max(1.0, min(spec.time_limit_s or left, left)))

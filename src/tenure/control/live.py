@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tenure.domain.ids import Instant, JobId, RunId, run_id
 from tenure.domain.job import JobSpec
@@ -42,6 +42,7 @@ class Live:
     in_engine: bool = False
     message: str = ""
     survivors_told: int = 0
+    fingerprint: Mapping[str, object] = field(default_factory=dict)  # of the working tree, at submit
     launched: bool = False  # the backend was asked to start the current attempt
 
     @classmethod
@@ -66,6 +67,7 @@ class Live:
             retries_used=row.retries_used,
             started_at=row.started_at,
             message=row.message,
+            fingerprint=row.fingerprint,
             admission=admission_from_json(row.reservation) if row.reservation else None,
         )
 

@@ -51,7 +51,7 @@ def job(
         task=task,
         log=_log(platform, id, stream=stream, attempt=number, task=task),
         run=run,
-        code=_code(shown.get("fingerprint") or {}, (run or {}).get("code") or {}),
+        changed=[e["message"] for e in events if e["kind"] == "CodeChanged" and e["run_id"] == (run or {}).get("run_id")],
         life=segments(events, until=datetime.now(UTC)),
         events=events[::-1][:60],
         processes=shown.get("processes") or 1,
@@ -76,14 +76,3 @@ def _record(platform: Platform, run_id: str | None) -> dict[str, Any] | None:
         with suppress(TenureError):
             return views.run(platform, run_id)
     return None
-
-
-def _code(submitted: dict[str, Any], started: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-    """What differs between the working tree at submit and at start: name, then, now.  Long texts are cut."""
-    names = sorted(submitted.keys() & started.keys()) if submitted and started else []
-    return [(name, _cut(submitted[name]), _cut(started[name])) for name in names if submitted[name] != started[name]]
-
-
-def _cut(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 400 else text[:399] + "…"
