@@ -58,7 +58,9 @@ class FairPreemption:
                 enough = self._second_round(kept, queue, attempt)
         if enough:
             attempt.fill_back()
-            attempt.spare_surplus()
+            if self.elastic:
+                attempt.soften()
+                attempt.spare_surplus()
         attempt.undo()
         queue.node.remove_all(request)
         return attempt.taken if enough else []

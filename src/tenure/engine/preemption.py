@@ -100,6 +100,20 @@ class Attempt:
         for target in self.taken:
             target.put_back()
 
+    def soften(self) -> None:
+        """Of every elastic gang taken whole, take the surplus alone where that turns out to be enough."""
+        for k, target in enumerate(self.taken):
+            milder = None if target.shrink else surplus(target.item, target.queue, target.reason)
+            if milder is None:
+                continue
+            target.put_back()
+            milder.take()
+            self.taken[k] = milder
+            if not self.fits():
+                milder.put_back()
+                target.take()
+                self.taken[k] = target
+
     def spare_surplus(self) -> None:
         """Of every gang that shrinks, keep as many processes as the fit allows."""
         for k in range(len(self.taken) - 1, -1, -1):
@@ -173,7 +187,9 @@ class ClassicalPreemption:
             attempt.take(Target(c.item, c.queue, c.variant.reason, c.item.usage))
             if attempt.fits():
                 attempt.fill_back()
-                attempt.spare_surplus()
+                if self.elastic:
+                    attempt.soften()
+                    attempt.spare_surplus()
                 attempt.undo()
                 return attempt.taken
         attempt.undo()
