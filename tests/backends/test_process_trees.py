@@ -145,7 +145,7 @@ def test_five_hundred_short_jobs_leave_no_zombie_and_no_descriptor(rig: LocalRig
     zombies = [pid for pid in processes.descendants(server) if processes.identity(pid) is None]
     assert zombies == []
     assert descriptors(server) <= waiting + 12
-    assert all(descriptors(pid) <= 8 for pid in processes.descendants(server))
+    eventually(lambda: all(descriptors(pid) <= 5 for pid in processes.descendants(server)))
 
 
 def test_a_program_that_is_its_own_subreaper_leaves_nothing(rig: LocalRig) -> None:
@@ -161,13 +161,15 @@ def test_a_program_that_is_its_own_subreaper_leaves_nothing(rig: LocalRig) -> No
 
 
 @pytest.mark.parametrize("cgroup", [True, False], ids=["with a control group", "by parentage alone"])
-def test_forks_in_flight_do_not_escape_the_kill(rig: LocalRig, cgroup: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forks_in_flight_do_not_escape_the_kill(rig: LocalRig, cgroup: bool) -> None:
     program = "trap '' TERM; while :; do (trap '' TERM; sleep 0.01; sleep 300) & sleep 0.02; done"
     attempt = rig.job("bash", "-c", program)
     rig.backend.start(attempt)
     rig.news.running(attempt.run_id)
     eventually(lambda: len(alive(attempt)) > 20)
-    if not cgroup:  # take the second net away: everybody back to the group that we are in
+    if (
+        not cgroup and lines(attempt)[0]["cgroup"]
+    ):  # take the second net away: everybody back to the group that we are in
         path = Path(lines(attempt)[0]["cgroup"])
         for pid in (path / "cgroup.procs").read_text().split():
             try:
