@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from .peers import HyperQueue, Slurm, TaskSpooler, present
-from .rig import Home, Plan, Row, cpu_seconds, family, median
+from .rig import Home, Plan, Row, cpu_seconds, median, starters
 
 TASKS = 1000
 
@@ -17,15 +17,14 @@ TASKS = 1000
 def measure(plan: Plan) -> Iterator[Row]:
     rounds = 1 if plan.quick else 3
     walls: list[float] = []
-    daemon = starters = 0.0
+    daemon = starting = 0.0
     beside: dict[str, list[float]] = {}
     with present(plan, HyperQueue, TaskSpooler, Slurm) as (peers, absent):
         for _ in range(rounds):
             with Home(plan) as home, home.wire() as wire, home.stream() as stream:
                 home.wait(wire, home.submit(wire, "true"))
                 stream.forget()
-                forkservers = family(home.path)["forkserver"]
-                before = cpu_seconds(home.pid), sum(map(cpu_seconds, forkservers))
+                before = cpu_seconds(home.pid), sum(map(cpu_seconds, starters(home.path)))
                 begun = time.time_ns()
                 base = home.submit(wire, "true", array=f"1-{TASKS}")
                 mine = base + "_"
@@ -36,9 +35,9 @@ def measure(plan: Plan) -> Iterator[Row]:
                 )
                 walls.append((last - begun) / 1e9)
                 counts = wire.call("GET", f"/api/v1/jobs/{base}")["array"]
-                time.sleep(0.2)  # the last supervisors are reaped: their CPU counts with the forkserver's
+                time.sleep(0.2)  # the last supervisors have settled: those that left count with the forkserver
                 daemon += cpu_seconds(home.pid) - before[0]
-                starters += sum(map(cpu_seconds, forkservers)) - before[1]
+                starting += sum(map(cpu_seconds, starters(home.path))) - before[1]
             for peer in peers:
                 beside.setdefault(peer.name, []).append(peer.thousand())
     told = f"outcomes {counts.get('outcomes') or counts}"
@@ -52,4 +51,4 @@ def measure(plan: Plan) -> Iterator[Row]:
     )
     jobs = TASKS * rounds
     yield Row(what="its CPU a job: daemon", unit="ms", ours=daemon / jobs * 1000)
-    yield Row(what="its CPU a job: forkserver, supervisor, job", unit="ms", ours=starters / jobs * 1000)
+    yield Row(what="its CPU a job: forkserver, supervisor, job", unit="ms", ours=starting / jobs * 1000)

@@ -305,17 +305,20 @@ def cpu_seconds(pid: int) -> float:
     return sum(int(fields[i]) for i in (11, 12, 13, 14)) / TICKS
 
 
-def family(home: Path) -> dict[str, list[int]]:
-    """Pids of the processes that name `home` in their command line, by what they are: `forkserver`, or `daemon`."""
-    found: dict[str, list[int]] = {}
+def starters(home: Path) -> list[int]:
+    """The forkserver of a home and its children, which are supervisors: what starts jobs, and waits for them."""
+    parents: dict[int, int] = {}
+    roots = set()
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
-            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            if str(home) in line and "forkserver" in line:
-                found.setdefault("forkserver", []).append(int(entry.name))
-    return found
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                pid = int(entry.name)
+                parents[pid] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                line = (entry / "cmdline").read_bytes().decode(errors="replace")
+                if f"{home}/" in line and "forkserver" in line and parents[pid] not in roots:
+                    roots.add(pid)
+    servers = {pid for pid in roots if parents[pid] not in roots}  # a fork has its parent's command line
+    return sorted(servers | {pid for pid, parent in parents.items() if parent in servers})
 
 
 def smaps(pid: int) -> dict[str, float]:
