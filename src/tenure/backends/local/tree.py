@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 
 from . import processes
 from .cgroup import Cgroup
@@ -15,24 +15,29 @@ __all__ = ["Tree"]
 
 
 class Tree:
-    """The descendants of this process, `spared` pids (and what is below them) excepted."""
+    """The descendants of this process, and whoever is in the control group."""
 
     def __init__(self, cgroup: Cgroup | None) -> None:
         self._cgroup = cgroup
-        self.spared: set[int] = set()
 
-    def _pids(self) -> set[int]:
-        spared = set(self.spared)
-        for pid in self.spared:
-            spared.update(processes.descendants(pid))
-        found = set(processes.descendants(os.getpid()))
-        if self._cgroup is not None:
-            found.update(self._cgroup.pids())
-        return found - spared
+    def _pids(self) -> Iterator[int]:
+        """The group's members first: asking it costs nothing, while parentage means a walk over all of /proc."""
+        inside = self._cgroup.pids() if self._cgroup is not None else []
+        yield from inside
+        seen = set(inside)
+        for pid in processes.descendants(os.getpid()):
+            if pid not in seen:
+                yield pid
+
+    def _each(self) -> Iterator[Identity]:
+        for pid in self._pids():
+            who = processes.identity(pid)
+            if who is not None:
+                yield who
 
     def living(self) -> list[Identity]:
         """Who is there now, zombies not counted."""
-        return [who for pid in sorted(self._pids()) if (who := processes.identity(pid)) is not None]
+        return sorted(self._each())
 
     def signal(self, number: int, *, only: Container[int] | None = None, but: Container[int] = ()) -> int:
         """Send a signal to everybody (or `only` some pids); a stopped process is woken so that it can hear it.
@@ -40,7 +45,7 @@ class Tree:
         Returns how many were told.  Whoever cannot be signalled (another user's) is left for `living` to name.
         """
         told = 0
-        for who in self.living():
+        for who in self._each():
             if (only is not None and who.pid not in only) or who.pid in but:
                 continue
             with contextlib.suppress(PermissionError):
