@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from .conftest import Home
+from .conftest import TENURE, Home
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 PS = {
@@ -336,8 +338,6 @@ def test_a_megabyte_of_environment_travels(home: Home) -> None:
 
 
 def test_a_job_submits_another_to_the_same_platform(home: Home) -> None:
-    from .conftest import TENURE
-
     outer = home.submit("--", str(TENURE), "submit", "--", "sh", "-c", "echo ${TENURE_RUN_DIR##*/}")
     home.ok("wait", outer)
     inner = home.ok("logs", outer, "--stdout").strip()
@@ -349,3 +349,38 @@ def test_submit_and_watch_is_run_with_the_id_first(home: Home) -> None:
     answer = home.tenure("submit", "--watch", "--no-requeue", "--", "sh", "-c", "echo out; exit 5")
     first, rest = answer.out.split("\n", 1)
     assert (answer.code, first.isdecimal(), rest) == (5, True, "out\n")
+
+
+def test_a_program_that_is_not_there_is_pointed_out_at_submit(home: Home) -> None:
+    answer = home.tenure("submit", "--", "no-such-program")
+    assert (answer.code, answer.out.strip().isdecimal()) == (0, True)
+    assert "no-such-program: command not found" in answer.err
+
+
+def on_a_terminal(home: Home, *words: str, **env: str) -> str:
+    """What a person would see."""
+    master, slave = pty.openpty()
+    with subprocess.Popen(
+        [str(TENURE), *words], env={**home.env, "TERM": "xterm", "COLUMNS": "60", **env}, stdout=slave, stderr=slave
+    ):
+        os.close(slave)
+        seen = b""
+        with open(master, "rb", buffering=0) as screen:
+            try:
+                while data := screen.read(65536):
+                    seen += data
+            except OSError:  # Linux's way to say that the other side has closed
+                pass
+    return seen.decode()
+
+
+def test_colour_width_and_progress_are_for_terminals(home: Home) -> None:
+    job = home.submit("--shares", "8", "--gpu-memory", "900Gi", "--", "true")
+    seen = on_a_terminal(home, "ps")
+    assert "\x1b[33mPD\x1b[0m" in seen
+    assert "…" in seen
+    plain = on_a_terminal(home, "ps", NO_COLOR="1")
+    assert "\x1b" not in plain
+    assert max(len(line) for line in plain.splitlines()) <= 60
+    seen = on_a_terminal(home, "wait", job, "--timeout", "1.3")
+    assert "\r\x1b[Kwaiting, 1s: job" in seen

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tenure.cli.verbs import VERBS
 
-from .conftest import Home
+from .conftest import TENURE, Home
 
 
 @pytest.fixture
@@ -114,3 +115,20 @@ def test_a_flag_after_a_script_is_the_scripts_and_is_pointed_out(nowhere: Home, 
 def test_words_that_are_no_text_are_refused(nowhere: Home) -> None:
     answer = nowhere.tenure("submit", "--", "echo", b"\xff".decode("utf-8", "surrogateescape"))
     assert (answer.code, "is not text in UTF-8" in answer.err) == (2, True)
+
+
+def test_a_directory_that_is_not_there_is_refused(nowhere: Home, tmp_path: Path) -> None:
+    answer = nowhere.tenure("submit", "--workdir", "/no/such/place", "--", "true")
+    assert (answer.code, "no such directory" in answer.err) == (2, True)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    answer = nowhere.tenure("submit", "-C", ".", "--dry-run", "--", "true", cwd=gone)
+    assert f'"workdir": "{gone}"' in answer.out
+    script = f"cd '{gone}' && rmdir '{gone}' && exec '{TENURE}' submit -- true"
+    done = subprocess.run(["sh", "-c", script], env=nowhere.env, capture_output=True, text=True, check=False)
+    assert (done.returncode, "has been removed" in done.stderr) == (2, True)
+
+
+def test_a_variable_that_cannot_be_read_is_a_usage_error(nowhere: Home) -> None:
+    answer = nowhere.tenure("ps", env={"TENURE_PORT": "high"})
+    assert (answer.code, "TENURE_ variable" in answer.err) == (2, True)

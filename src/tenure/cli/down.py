@@ -42,7 +42,18 @@ def run(call: Call) -> int:
     if not _wait(call, watch):
         note(f"process {who.pid} has not ended yet; it goes on stopping (`tenure down` waits again)")
         return 124
-    return _done(call, "the platform has stopped" + (" and its jobs go on" if keep else ""))
+    return _done(call, "the platform has stopped and its jobs go on") if keep else _stopped(call)
+
+
+def _stopped(call: Call) -> int:
+    """0 only if nothing is left: what cannot be killed is named, and keeps the code from being 0."""
+    left = alive(call.settings)
+    if left:
+        note(
+            f"the platform has stopped, and {', '.join(left)} would not end; `tenure up -d && tenure down` tries again"
+        )
+        return 1
+    return _done(call, "the platform has stopped")
 
 
 def _ask(call: Call, who: Holder, watch: Watch, *, keep_jobs: bool) -> None:
@@ -85,7 +96,7 @@ def _end_orphans(call: Call) -> int:
     note(f"the daemon is gone and {len(alive(call.settings))} jobs go on; a new one is started to end them")
     command = [sys.executable, "-P", "-m", "tenure.portal.daemon", "--only-to-stop"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
-    return done.returncode or _done(call, "the platform has stopped")
+    return done.returncode or _stopped(call)
 
 
 def _done(call: Call, text: str) -> int:

@@ -70,7 +70,7 @@ def run(call: Call) -> int:
 
     if call.parsed.on("dry-run"):
         return dry_run(call, body)
-    missing = submission.program_in(body["argv"], body["workdir"], _path_of(body))
+    missing = submission.missing_program(call, body)
     if missing is not None:
         print(f"tenure run: {missing}", file=sys.stderr)
         return 126 if missing.endswith("not executable") else 127
@@ -97,11 +97,6 @@ def stream(call: Call, answer: Any, interrupts: _Interrupts | None = None) -> in
         note(f"left job {shown} to itself; go on with `tenure logs -f {bases[0]}`, end it with `tenure cancel {shown}`")
         return 128 + signal.SIGINT
     return next((code for code in codes if code), 0)
-
-
-def _path_of(body: dict[str, Any]) -> str | None:
-    path = (body.get("env") or {}).get("PATH") or body["environment"].get("PATH")
-    return None if path is None else str(path)
 
 
 class _Interrupts:

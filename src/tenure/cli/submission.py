@@ -13,7 +13,7 @@ from typing import Any
 from .call import Call
 from .grammar import Option, Parsed, Usage
 
-__all__ = ["FLAGS", "body_of", "ids_in", "jobs_in", "post", "program_in", "submitter_environment"]
+__all__ = ["FLAGS", "body_of", "ids_in", "jobs_in", "missing_program", "post", "submitter_environment"]
 
 FLAGS = (
     Option(names=("--name", "-J"), value="NAME", help="what to call it (default: the program's name)"),
@@ -95,7 +95,10 @@ def body_of(call: Call, *, file_allowed: bool) -> tuple[dict[str, Any], list[str
     else:
         _file(parsed, body, notes)
     _flags(call, body)
-    body.setdefault("workdir", os.getcwd()) if not body.pop("_own_workdir", False) else None
+    if not body.pop("_own_workdir", False):
+        body.setdefault("workdir", _here())
+    if call.settings.url is None and "workdir" in body and not os.path.isdir(body["workdir"]):
+        raise Usage(f"--workdir {body['workdir']!r}: there is no such directory")
     body["environment"], left = submitter_environment(os.environ)
     if left:
         notes.append(f"not text in UTF-8, so left out of the job's environment: {', '.join(map(repr, sorted(left)))}")
@@ -132,9 +135,12 @@ def ids_in(job: Any) -> list[str]:
     return [str(task["id"] if isinstance(task, dict) else task) for task in tasks]
 
 
-def program_in(argv: list[str], workdir: str, path: str | None) -> str | None:
-    """Why the program of a command cannot be started from here, as the shell would put it; None if it can."""
-    name = argv[0]
+def missing_program(call: Call, body: Mapping[str, Any]) -> str | None:
+    """Why the program of a command cannot be started, as the shell would put it; None if it can, or is elsewhere."""
+    if call.settings.url is not None or "argv" not in body:
+        return None
+    name, workdir = body["argv"][0], body["workdir"]
+    path = (body.get("env") or {}).get("PATH") or body["environment"].get("PATH")
     if "/" in name:
         found = os.path.join(workdir, name)
         if not os.path.exists(found):
@@ -147,6 +153,13 @@ def program_in(argv: list[str], workdir: str, path: str | None) -> str | None:
     if shutil.which(name, path=path) is None:
         return f"{name}: command not found (in the PATH that the job would have)"
     return None
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise Usage("this directory has been removed; go elsewhere, or give --workdir DIR") from None
 
 
 def _command(parsed: Parsed, body: dict[str, Any]) -> None:

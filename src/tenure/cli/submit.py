@@ -38,6 +38,9 @@ def run(call: Call) -> int:
         note(text)
     if call.parsed.on("dry-run"):
         return dry_run(call, body)
+    missing = submission.missing_program(call, body)
+    if missing is not None:
+        note(f"{missing}; it is queued all the same, and fails at its start unless that changes")
     answer = submission.post(call, body)
     report(call, answer)
     if call.parsed.on("watch"):

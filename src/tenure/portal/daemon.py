@@ -1,7 +1,7 @@
 """The process that `tenure up` starts: one lock, one platform, one portal, and an orderly end.
 
 Promises: whoever holds `daemon/lock` is the platform of this home, and nobody else is; a waiting `up -d` hears exactly one
-line of JSON, ready or why not; SIGTERM and SIGINT stop the platform with its jobs, SIGUSR1 leaves the jobs running.
+line of JSON, ready or why not; SIGTERM and SIGINT stop the platform with its jobs; SIGUSR1, and SIGHUP of a terminal that closes, leave the jobs running.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _End:
         self.asked.set()
 
     def heard(self, number: int, frame: FrameType | None) -> None:
-        self.ask(number == signal.SIGUSR1)
+        self.ask(number in (signal.SIGUSR1, signal.SIGHUP))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = _arguments(argv)
     ear = _Ear(given.ready_fd)
     end = _End()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
         signal.signal(number, end.heard)
     try:
         settings = _settings(given)
