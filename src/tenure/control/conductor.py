@@ -15,6 +15,7 @@ import heapq
 import logging
 import queue
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,7 @@ from .gates import Gates
 from .ingest import Sweeper
 from .live import Live
 from .news import News
+from .pulse import Pulse
 from .specs import SpecStore
 
 __all__ = ["Conductor"]
@@ -106,6 +108,7 @@ class Conductor:
         self._timers: list[tuple[Instant, JobId]] = []
         self._thread: threading.Thread | None = None
         self.faults = 0
+        self.pulse = Pulse()
 
     # ------------------------------------------------------------------ the outside
 
@@ -161,7 +164,8 @@ class Conductor:
             if self.stopping:
                 return
             try:
-                self.step(batch)
+                with self.pulse.step():
+                    self.step(batch)
             except Exception:
                 self.faults += 1
                 log.exception("a step of the conductor failed; the state is rebuilt from the ledger")
@@ -348,7 +352,9 @@ class Conductor:
         for _ in range(MAX_CYCLES):
             if not self.engine.has_heads(now):
                 break
+            began = time.perf_counter()
             plan = self.engine.cycle(now)
+            self.pulse.cycled(plan, time.perf_counter() - began)
             decided = bool(plan.admits or plan.preempts or plan.shrinks or plan.evicts)
             if decided or plan.pends:
                 plans.append(plan)
