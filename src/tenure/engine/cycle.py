@@ -15,6 +15,7 @@ from tenure.domain.reasons import PendingReason, PreemptionReason
 from tenure.domain.workload import Admission, PodSetAssignment
 
 from .cards import NoPlace
+from .claims import Claims
 from .entries import Entry, Requeue
 from .flavors import Assignment, Mode, assign
 from .items import Item
@@ -23,6 +24,7 @@ from .nomination import nominate, place_requests
 from .order import in_order
 from .preemption import Oracle
 from .quota import Usage
+from .spelling import spell_instant
 from .victims import Target
 from .world import Queue, World
 
@@ -44,8 +46,9 @@ _BECAUSE: Mapping[PreemptionReason, str] = {
 class Cycle:
     """Used once.  `run` is the recipe; the rest are its steps."""
 
-    def __init__(self, world: World, oracle: Oracle, now: Instant) -> None:
+    def __init__(self, world: World, oracle: Oracle, now: Instant, *, reserve_after_us: int | None = None) -> None:
         self.world = world
+        self.reserve_after_us = reserve_after_us
         self.oracle = oracle
         self.now = now
         self.taken: dict[WorkloadKey, Target] = {}
@@ -60,6 +63,7 @@ class Cycle:
         heads = [(queue, head) for queue in list(world.live_queues()) if (head := queue.pending.pop()) is not None]
         if not heads:
             return Plan(evicts=evicts, pends=self._news())
+        self.claims = Claims(world, self.oracle, self.now, after_us=self.reserve_after_us)
         world.cycle_no += 1
         entries: list[Entry] = []
         for queue, item in heads:
@@ -130,7 +134,7 @@ class Cycle:
         if not self._fits(e):
             self._skip(e, _NO_LONGER_FITS)
             return
-        if a.mode is Mode.FIT and not self._place(e):
+        if a.mode is Mode.FIT and not (self._unclaimed(e) and self._place(e)):
             return
         for target in e.targets:
             self.taken[target.item.key] = target
@@ -167,6 +171,15 @@ class Cycle:
         for target in going.values():
             target.put_back()
         return fits
+
+    def _unclaimed(self, e: Entry) -> bool:
+        """Nobody has a claim on the room that the entry would take."""
+        claim = self.claims.against(e)
+        if claim is None:
+            return True
+        e.message = f"Room is kept for {claim.item.key}, which has waited since {spell_instant(claim.item.ts)}"
+        e.reason, e.scan = PendingReason.WAITING_FOR_QUOTA, None
+        return False
 
     def _place(self, e: Entry) -> bool:
         """The last check: a card for every process, or the entry waits with that as its reason.

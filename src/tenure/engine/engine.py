@@ -36,9 +36,14 @@ _FEW = 2000  # pending workloads that a forecast replays one and all
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """What goes beyond Kueue.  `shrink_gangs`: an elastic gang gives up its surplus before anyone is taken whole."""
+    """What goes beyond Kueue.
+
+    `shrink_gangs`: an elastic gang gives up its surplus before anyone is taken whole.  `reserve_after_us`: room is kept
+    for the first in a BestEffortFIFO line once it has waited so long, and others backfill; None keeps none.
+    """
 
     shrink_gangs: bool = True
+    reserve_after_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +167,7 @@ class Engine:
     def cycle(self, now: Instant) -> Plan:
         """One scheduling cycle.  Without anything to look at the plan is empty."""
         self._world.wake(now)
-        return Cycle(self._world, self._oracle, now).run()
+        return Cycle(self._world, self._oracle, now, reserve_after_us=self._options.reserve_after_us).run()
 
     def has_heads(self, now: Instant) -> bool:
         """Whether a cycle at `now` would look at anything, or has something to say."""
