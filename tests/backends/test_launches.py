@@ -288,3 +288,30 @@ def test_a_refused_launch_holds_nothing(rig: LocalRig) -> None:
     group = lines(attempt)[0]["cgroup"]
     assert not (group and Path(group).exists())
     assert not (Path(attempt.run_dir) / "control").exists()
+
+
+def test_a_machine_without_another_process_refuses_and_recovers(rig: LocalRig) -> None:
+    group = Path("/sys/fs/cgroup/pids") / f"tenure-test-{os.getpid()}"
+    server = int(str(rig.backend.probe().details["forkserver_pid"]))
+    group.mkdir()
+    try:
+        (group / "cgroup.procs").write_text(str(server))
+        (group / "pids.max").write_text("1")
+        first, second = rig.attempt(), rig.attempt()
+        rig.backend.start(first)  # by the supervisor that was kept ready
+        rig.news.running(first.run_id)
+        rig.backend.start(second)
+        failed = rig.news.settled(second.run_id)
+        assert (failed.state, failed.reason) == (AttemptState.LAUNCH_FAILED, "OutOfProcesses")
+        assert rig.backend.probe().details["forkserver_pid"] == server
+        (group / "pids.max").write_text("max")
+        rig.backend.start(second)
+        rig.news.running(second.run_id)
+        for attempt in (first, second):
+            rig.end(attempt, 0)
+            rig.news.wait(attempt.run_id, lambda seen: seen.outcome is Outcome.COMPLETED)
+    finally:
+        rig.close()
+        eventually(lambda: (group / "cgroup.procs").read_text() == "")
+        group.rmdir()
+        rig.open()

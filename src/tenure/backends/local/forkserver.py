@@ -102,7 +102,8 @@ class _Forkserver:
             for worker in self._idle[1:]:
                 self._dismiss(worker)
         if not self._idle:
-            self._hire()
+            with contextlib.suppress(OSError):  # no process to be had: the next order will say so
+                self._hire()
         self._reap()
         return True
 
@@ -118,7 +119,12 @@ class _Forkserver:
         data = json.dumps(order).encode()
         while True:
             if not self._idle:
-                self._hire()
+                try:
+                    self._hire()
+                except OSError as error:
+                    self._report(order, error)
+                    self._left(order)
+                    return
             worker = self._idle.pop()
             try:
                 worker.sock.send(data)
@@ -144,7 +150,10 @@ class _Forkserver:
         else:
             self._dismiss(worker)
         if order is not None:
-            self._daemon.send(json.dumps({"left": order["run_id"], "run_dir": order["run_dir"]}).encode())
+            self._left(order)
+
+    def _left(self, order: dict[str, Any]) -> None:
+        self._daemon.send(json.dumps({"left": order["run_id"], "run_dir": order["run_dir"]}).encode())
 
     def _dismiss(self, worker: _Worker) -> None:
         """It leaves when it finds its socket closed."""
@@ -162,7 +171,12 @@ class _Forkserver:
 
     def _hire(self) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         if pid == 0:
             ours.close()
             self._be(lambda: self._work(theirs))
@@ -174,7 +188,10 @@ class _Forkserver:
 
     def _look(self) -> None:
         run_dirs, self._unseen = self._unseen, []
-        self._witness = os.fork()
+        try:
+            self._witness = os.fork()
+        except OSError:
+            return
         if self._witness == 0:
             os.nice(5)
             self._be(lambda: look_at(run_dirs, state_dir=self._state_dir))
@@ -216,7 +233,8 @@ class _Forkserver:
         """A supervisor that could not even open its files says so by news alone; the daemon looks at the files as well."""
         print(f"{order['run_id']} in {order['run_dir']}:", file=sys.stderr)
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        reason = "DiskFull" if full else "SupervisorFailed"
+        scarce = isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.ENOMEM)
+        reason = "DiskFull" if full else "OutOfProcesses" if scarce else "SupervisorFailed"
         news = {"run_id": order["run_id"], "state": "trouble", "reason": reason, "message": str(error)}
         send_datagram(os.path.join(self._state_dir, NEWS_SOCKET), json.dumps(news).encode())
 
