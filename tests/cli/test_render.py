@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from tenure.cli.render import age, code_of, plain, span, table
+from tenure.cli.render import age, code_of, emit, plain, span, table
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,10 @@ def test_no_name_can_draw_on_a_terminal() -> None:
 def test_columns_line_up_for_wide_letters_and_nothing_is_cut_off_a_terminal() -> None:
     lines = table(["NAME", "N", "REASON"], [["训练", 1, "x" * 300], ["digits", 22, None]])
     assert lines == ["NAME    N   REASON", f"训练    1   {'x' * 300}", "digits  22  -"]
+
+
+@pytest.mark.parametrize("items", [0, 1, 21, 1000])
+def test_json_is_json_however_long(items: int, capsys: pytest.CaptureFixture[str]) -> None:
+    document = [{"id": str(i), "name": '训练 "x"\n'} for i in range(items)]
+    emit(document, "json")
+    assert json.loads(capsys.readouterr().out) == document
