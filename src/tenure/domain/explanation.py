@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ids import CardId, WorkloadKey
+from .ids import CardId, Instant, WorkloadKey
 from .reasons import PendingReason
 
-__all__ = ["Blocker", "CardHold", "CardUsage", "Counterfactual", "Explanation", "Holder", "QueueUsage"]
+__all__ = ["Blocker", "CardHold", "CardUsage", "Counterfactual", "Explanation", "Holder", "QueueUsage", "Standing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,23 @@ class QueueUsage:
     lending_limit: int | None
     available: int
     pending: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """`count` workloads of one local queue that stand alike; `oldest` is the creation of the oldest of them.
+
+    `place`: `holds` (quota), `active` (in the heap), `inadmissible` (parked or backing off until something changes) or
+    `aside` (no cluster queue takes it; `cluster_queue` may then be empty).  `reason` is empty for one that holds.
+    """
+
+    namespace: str
+    queue: str
+    cluster_queue: str
+    place: str
+    reason: str
+    count: int
+    oldest: Instant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

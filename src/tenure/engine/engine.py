@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tenure.domain.errors import NotFound
-from tenure.domain.explanation import CardUsage, Counterfactual, Explanation, QueueUsage
+from tenure.domain.explanation import CardUsage, Counterfactual, Explanation, QueueUsage, Standing
 from tenure.domain.ids import Instant, WorkloadKey
 from tenure.domain.plan import Pend, Plan
 from tenure.domain.policy import Policy
@@ -25,6 +25,7 @@ from .fair_preemption import FairPreemption
 from .forecast import forecast
 from .items import Item
 from .preemption import ClassicalPreemption, Oracle
+from .standings import standings
 from .verdicts import Verdicts, judge
 from .whatif import Trial, counterfactuals, play
 from .world import World
@@ -296,6 +297,10 @@ class Engine:
     def card_usage(self) -> tuple[CardUsage, ...]:
         """Per card: what is free, and the holders with their part."""
         return card_usage(self._world)
+
+    def standings(self) -> tuple[Standing, ...]:
+        """How many wait and how many hold, by local queue, cluster queue and reason."""
+        return standings(self._world)
 
     def places(self) -> dict[WorkloadKey, bool]:
         """Every pending workload that is in a queue: True in the heap, False parked or set apart."""
