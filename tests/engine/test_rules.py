@@ -69,6 +69,7 @@ def test_updating_one_that_waits_moves_it_and_one_that_holds_keeps_its_quota() -
         engine.add(workload({"job": f"w{n}", "queue": "q", "gpu": 6}, at=Instant(n), priorities={}))
     engine.update(workload({"job": "w2", "queue": "q", "gpu": 6, "priority": 5}, at=Instant(2), priorities={}))
     assert engine.order("q") == ("w2", "w0", "w1")
+    assert [engine.position(WorkloadKey(key)) for key in ("w2", "w0", "w1", "ghost")] == [0, 1, 2, None]
     assert [a.key for a in engine.cycle(Instant(5)).admits] == ["w2"]
     engine.update(workload({"job": "w0", "queue": "q", "gpu": 6, "active": False}, at=Instant(0), priorities={}))
     status = engine.status(WorkloadKey("w0"))

@@ -22,8 +22,11 @@ from .world import World
 __all__ = ["Trial", "counterfactuals", "first_in_line", "play"]
 
 _MAX_CYCLES = 200
-_MAX_AHEAD = 64  # of each queue; behind a longer line nothing is promised
-_MAX_ENDINGS = 5
+_MAX_AHEAD = 32  # in its own queue; behind a longer line nothing is promised
+_MAX_BESIDE = 16  # of every other queue of the cohort tree
+_MAX_ENDINGS = 4
+_MAX_CLASSES = 6
+_MAX_LOOKS = 4  # nobody leaves during a trial: who was looked at so often, over all its flavors, will not start
 
 Trial = Callable[[Iterable[WorkloadKey], Iterable[Workload]], Iterator[Plan]]
 """Plays cycles on a copy without these holders, and with these workloads waiting; the plans one by one, to rest."""
@@ -34,8 +37,9 @@ def first_in_line(world: World, item: Item) -> list[Workload]:
     assert item.queue is not None
     line: dict[WorkloadKey, Workload] = {}
     for node in item.queue.node.root().queues():
-        for other in world.queue_of[node].pending.first(_MAX_AHEAD):
-            if other.not_before is None:
+        own = node is item.queue.node
+        for other in world.queue_of[node].pending.first(_MAX_AHEAD if own else _MAX_BESIDE):
+            if other.not_before is None and (not own or other.rank < item.rank):
                 line[other.key] = other.workload
     line[item.key] = item.workload
     return list(line.values())
@@ -55,7 +59,16 @@ def counterfactuals(world: World, item: Item, blockers: Iterable[Blocker], trial
 
 
 def _starts(key: WorkloadKey, plans: Iterator[Plan]) -> bool:
-    return any(admit.key == key for plan in plans for admit in plan.admits)
+    return any(admit.key == key for plan in _until_settled(key, plans) for admit in plan.admits)
+
+
+def _until_settled(key: WorkloadKey, plans: Iterator[Plan]) -> Iterator[Plan]:
+    looks = 0
+    for plan in plans:
+        yield plan
+        looks += key in plan.order
+        if looks >= _MAX_LOOKS:
+            return
 
 
 def _endings(item: Item, blockers: Iterable[Blocker], line: list[Workload], trial: Trial) -> Iterator[Counterfactual]:
@@ -111,11 +124,17 @@ def _higher(world: World, item: Item, line: list[Workload], trial: Trial) -> Ite
         (c for c in world.policy.workload_priority_classes.values() if c.value > item.priority),
         key=lambda c: (c.value, c.name),
     )
-    for c in classes:
+    others = [i.priority for i in world.holders()] + [w.priority for w in line]
+    seen = {_standing(item.priority, others)}
+    for c in classes[:_MAX_CLASSES]:
+        standing = _standing(c.value, others)
+        if standing in seen:  # it would rank as before
+            continue
+        seen.add(standing)
         raised = replace(item.workload, priority=c.value)
         victims: list[WorkloadKey] = []
         started = False
-        for plan in trial((), [raised if w.key == item.key else w for w in line]):
+        for plan in _until_settled(item.key, trial((), [raised if w.key == item.key else w for w in line])):
             victims += [p.victim for p in plan.preempts if p.preemptor == item.key]
             victims += [p.victim for p in plan.shrinks if p.preemptor == item.key]
             started = started or any(a.key == item.key for a in plan.admits)
@@ -125,6 +144,15 @@ def _higher(world: World, item: Item, line: list[Workload], trial: Trial) -> Ite
         if started:
             yield Counterfactual(change=f"at priority {c.name}", effect="it would start now")
             return
+
+
+def _standing(priority: int, others: Iterable[int]) -> tuple[int, int]:
+    """How many it outranks, and how many are its equals."""
+    below = equal = 0
+    for other in others:
+        below += other < priority
+        equal += other == priority
+    return below, equal
 
 
 def play(cycle: Callable[[Instant], Plan], has_heads: Callable[[Instant], bool], now: Instant) -> Iterator[Plan]:
