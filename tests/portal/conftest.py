@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "telemetry"))
+from nvml_fixtures import fake_nvml, nvml_library  # noqa: F401
 
 from tenure.control.app import Platform
 from tenure.portal.server import Addresses, PortalServer
@@ -117,3 +121,9 @@ def door() -> Iterator[Door]:
 def open_door() -> Callable[..., AbstractContextManager[Door]]:
     """For a test that needs a home or an address of its own."""
     return opened
+
+
+@pytest.fixture
+def unix_connection() -> type[UnixConnection]:
+    """For a server that is a process of its own."""
+    return UnixConnection

@@ -135,6 +135,12 @@ def test_a_browser_comes_in_by_an_address_that_works_once(door: Door) -> None:
     assert forged.status == 401
 
 
+def test_cookies_of_other_programs_on_this_machine_do_no_harm(door: Door) -> None:
+    for other in ("a@b=1; ", "=; ;;", "x[]=1; {}=2; ", "\xe9=\xe9; "):
+        headers = {"Cookie": other + cookie_of(door)}
+        assert door.ask("GET", "/jobs", headers=headers, over="tcp").status == 200, other
+
+
 def test_a_token_can_be_pasted_and_nobody_is_sent_elsewhere(door: Door) -> None:
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     good = door.ask("POST", "/login", f"token={door.token}&next=/jobs".encode(), headers=form, over="tcp")
@@ -253,12 +259,17 @@ def test_stopping_ends_open_streams_at_once(open_door: Opener, tmp_path: Path) -
         connection = door.unix()
         connection.request("GET", "/api/v1/events?watch=1")
         stream = connection.getresponse()
+        loud = door.submit("sh", "-c", "head -c 5000000 /dev/zero")
+        door.wait(loud)
         job = door.submit("sleep", "60", hold=True)
         waiting = door.unix()
         waiting.request("GET", f"/api/v1/jobs/{job}:wait?timeout=60")
+        stuck = door.unix()
+        stuck.connect()
+        stuck.sock.sendall(f"GET /api/v1/jobs/{loud}/logs HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         begun = time.monotonic()
         door.server.stop()
         assert time.monotonic() - begun < 3
         assert b"listening" in stream.read()
-        connection.close()
-        waiting.close()
+        for open_one in (connection, waiting, stuck):
+            open_one.close()

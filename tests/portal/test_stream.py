@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
 import threading
 import time
 from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tenure.portal import stream
 
 if TYPE_CHECKING:
     from .conftest import Door
@@ -61,32 +66,32 @@ def diary(door: Door, after: int = 0) -> list[int]:
 
 def test_a_stream_begins_with_what_happens_next(door: Door) -> None:
     before = diary(door)[-1]
-    stream = Stream(door)
+    listening = Stream(door)
     job = door.submit("true")
-    events = stream.until("JobEnded", job)
+    events = listening.until("JobEnded", job)
     assert events[0]["id"] > before
     assert [event["kind"] for event in events if event["job_id"] == job and event["kind"].startswith("Job")][:1] == [
         "JobSubmitted"
     ]
-    stream.close()
+    listening.close()
 
 
 def test_last_event_id_resumes_without_loss_or_repetition(door: Door) -> None:
     start = diary(door)[-1]
-    stream = Stream(door, f"?after={start}")
+    listening = Stream(door, f"?after={start}")
     seen: list[int] = []
     jobs = [door.submit("true") for _ in range(6)]
     for job in jobs:
         for _ in range(3):
-            seen.append(stream.next()["id"])
-        stream.close()
-        stream = Stream(door, last=seen[-1])
+            seen.append(listening.next()["id"])
+        listening.close()
+        listening = Stream(door, last=seen[-1])
         door.wait(job)
     last = door.submit("true")
     door.wait(last)
     while seen[-1] < diary(door, start)[-1]:
-        seen.append(stream.next()["id"])
-    stream.close()
+        seen.append(listening.next()["id"])
+    listening.close()
     assert seen == diary(door, start)[: len(seen)]
 
 
@@ -95,11 +100,11 @@ def test_a_filter_by_job_knows_an_arrays_tasks(door: Door) -> None:
     array = door.ask("POST", "/api/v1/jobs", {"argv": ["true"], "array": "1-3"}).json["id"]
     door.wait(array)
     door.wait(other)
-    stream = Stream(door, f"?after=0&job={array}")
+    listening = Stream(door, f"?after=0&job={array}")
     events = []
     while sum(event["kind"] == "JobEnded" for event in events) < 3:
-        events.append(stream.next())
-    stream.close()
+        events.append(listening.next())
+    listening.close()
     assert {event["job_id"] for event in events} == {f"{array}_{n}" for n in (1, 2, 3)}
 
     single = Stream(door, f"?after=0&job={other}")
@@ -108,13 +113,13 @@ def test_a_filter_by_job_knows_an_arrays_tasks(door: Door) -> None:
 
 
 def test_the_end_of_a_job_is_seen_at_once(door: Door) -> None:
-    stream = Stream(door)
+    listening = Stream(door)
     job = door.submit("true")
-    event = stream.until("JobEnded", job)[-1]
+    event = listening.until("JobEnded", job)[-1]
     seen = time.time()
     from datetime import datetime
 
-    stream.close()
+    listening.close()
     assert seen - datetime.fromisoformat(event["at"]).timestamp() < 0.5
 
 
@@ -127,11 +132,11 @@ def test_clients_that_read_nothing_harm_nobody(door: Door) -> None:
         connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         connection.sock.sendall(b"GET /api/v1/events?after=0&watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
         stuck.append(connection)
-    stream = Stream(door)
+    listening = Stream(door)
     for _ in range(3):
         job = door.submit("true")
-        assert stream.until("JobEnded", job)
-    stream.close()
+        assert listening.until("JobEnded", job)
+    listening.close()
     for connection in stuck:
         connection.close()
     assert door.ask("GET", "/healthz").status == 200
@@ -140,14 +145,42 @@ def test_clients_that_read_nothing_harm_nobody(door: Door) -> None:
 def test_a_reader_that_fell_behind_reads_on_from_the_ledger(door: Door) -> None:
     """It takes nothing while more happens than its place in memory holds; then it hears all of it, once and in order."""
     start = diary(door)[-1]
-    stream = Stream(door, f"?after={start}")
+    listening = Stream(door, f"?after={start}")
     assert door.ask("POST", "/api/v1/jobs", {"argv": ["true"], "array": "1-1500", "hold": True}).status == 201
     last = door.submit("true")
     door.wait(last)  # everybody else is served meanwhile
-    heard = [event["id"] for event in stream.until("JobEnded", last)]
-    stream.close()
+    heard = [event["id"] for event in listening.until("JobEnded", last)]
+    listening.close()
     assert len(heard) > 1500
     assert heard == diary(door, start)[: len(heard)]
+
+
+def test_one_that_takes_nothing_for_too_long_is_cut_off(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "STALL_S", 0.2)
+    wordy = {"argv": ["true"], "name": "n" * 900, "array": "1-800", "hold": True}  # more than the sockets hold
+    assert door.ask("POST", "/api/v1/jobs", wordy).status == 201
+    connection = door.unix()
+    connection.connect()
+    connection.sock.sendall(b"GET /api/v1/events?after=0&watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+    time.sleep(1.0)  # taking nothing is what is tested
+    rest = b""
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.sock.recv(1 << 20):
+            rest += piece
+    assert b"event: JobSubmitted" in rest
+    assert not rest.endswith(b"0\r\n\r\n")
+    connection.close()
+
+
+def test_a_quiet_stream_shows_signs_of_life(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "HEARTBEAT_S", 0.1)
+    connection = door.unix()
+    connection.request("GET", "/api/v1/events?watch=1&job=99999999")
+    answer = connection.getresponse()
+    lines = [answer.readline() for _ in range(8)]
+    assert lines.count(b": here\n") >= 2
+    answer.close()
+    connection.close()
 
 
 def test_many_readers_hear_the_same(door: Door) -> None:
@@ -170,8 +203,8 @@ def test_many_readers_hear_the_same(door: Door) -> None:
         thread.join(30)
     door.wait(array)
     expected = diary(door, start)
-    for stream, ids in zip(streams, heard, strict=True):
-        stream.close()
+    for listening, ids in zip(streams, heard, strict=True):
+        listening.close()
         assert ids == expected[: len(ids)]
 
 

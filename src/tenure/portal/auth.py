@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import http.cookies
 import ipaddress
 import os
 import pwd
@@ -22,7 +21,7 @@ from collections.abc import Collection
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import Request, cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -190,8 +189,8 @@ class Gate:
         raw = headers.get("cookie")
         if not raw:
             return None
-        morsel = http.cookies.SimpleCookie(raw).get(cookie_name(scope))
-        return self.sessions.read(morsel.value) if morsel is not None else None
+        cookie = cookie_parser(raw).get(cookie_name(scope))
+        return self.sessions.read(cookie) if cookie is not None else None
 
     def _same_site(self, scope: Scope, headers: Headers) -> None:
         """Raises for a request that a browser sends for somebody else's page."""

@@ -30,6 +30,7 @@ from .tokens import OPERATOR, TokenStore, check_exposure, is_loopback
 
 __all__ = ["Addresses", "PortalServer"]
 
+LINGER_S = 1.0  # for answers that are on their way
 GRACE_S = 5
 
 
@@ -87,6 +88,7 @@ class PortalServer:
             ws="none",
             lifespan="off",
             interface="asgi3",
+            proxy_headers=False,
             access_log=False,
             log_config=None,
             log_level="warning",
@@ -145,7 +147,13 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._news.close()
+        asyncio.get_running_loop().call_later(LINGER_S, self._cut)
         await super().shutdown(sockets)
+
+    def _cut(self) -> None:
+        """Clients that still take nothing: their connections end here, and with them what waits to write."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 def _last_port(folder: Path) -> int | None:
