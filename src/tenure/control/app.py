@@ -85,7 +85,7 @@ class Platform:
         self._sweeping = threading.Event()
         self._sweep_thread: threading.Thread | None = None
         self._on_stop: list[Callable[[bool], None]] = []
-        ledger.listen(self._published)
+        ledger.listen(self.news.publish)
 
     @classmethod
     def open(cls, settings: Settings, *, cards_flag: Sequence[str] = (), backend: Backend | None = None) -> Platform:
@@ -182,9 +182,6 @@ class Platform:
 
     def _fresh_engine(self) -> Engine:
         return Engine(self.policy.current, self.cards)
-
-    def _published(self) -> None:
-        self.news.publish(self.ledger.last_event_id())
 
     def _say(self, kind: EventKind, message: str) -> None:
         with self.ledger.transaction(durable=False) as tx:

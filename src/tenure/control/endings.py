@@ -11,7 +11,7 @@ from tenure.domain.ids import Instant, RunId, WorkloadKey, split_run_id
 from tenure.domain.lifecycle import JobEvent, JobState, Outcome
 from tenure.ledger import AttemptChange, Change, JobRow, Transaction
 
-from .ingest import ingest
+from .ingest import what_closed
 from .live import Live
 from .verdicts import Verdict, verdict
 from .workloads import admission_to_json, with_count
@@ -29,14 +29,18 @@ def write(conductor: Conductor, seen: Mapping[RunId, Sequence[Observation]]) -> 
     at = conductor.clock.now()
     lives = {run: conductor.live[split_run_id(run)[0]] for run in seen}
     ends = {run: next((o for o in reversed(obs) if o.state in ENDS), None) for run, obs in seen.items()}
+    closed = [
+        what_closed(run, conductor.driver.run_dir(run), at=at, job=lives[run].id, project=lives[run].spec.project)
+        for run, end in ends.items()
+        if end is not None
+    ]
     with conductor.ledger.transaction(durable=False) as tx:
         started = _starts(tx, lives, seen, at)
         for run, observations in seen.items():
             _asides(tx, lives[run], observations, at, survivors_matter=ends[run] is None)
         shrunk = [lives[run] for run, obs in seen.items() if ends[run] is None and _shrunk(tx, lives[run], obs[-1], at)]
         decided = _ends(tx, lives, {run: o for run, o in ends.items() if o is not None}, at, conductor)
-        for run in decided:
-            ingest(tx, run, conductor.driver.run_dir(run), at=at, job=lives[run].id, project=lives[run].spec.project)
+        tx.put_runs([row for row in closed if row is not None])
     for live in shrunk:
         assert live.admission is not None
         part = live.admission.assignments[0]

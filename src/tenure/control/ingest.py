@@ -14,7 +14,7 @@ from pathlib import Path
 from tenure.domain.events import Event, EventKind
 from tenure.domain.ids import Instant, JobId, RunId, split_run_id
 from tenure.domain.lifecycle import Outcome
-from tenure.ledger import Ledger, RunRow, Transaction
+from tenure.ledger import Ledger, RunRow
 from tenure.sdk.record import (
     METRICS,
     Follower,
@@ -28,15 +28,13 @@ from tenure.sdk.record import (
 
 from .clock import Clock
 
-__all__ = ["Sweeper", "ingest"]
+__all__ = ["Sweeper", "what_closed"]
 
 KEPT_ANSWERS_US = 24 * 3600 * 1_000_000
 
 
-def ingest(
-    tx: Transaction, run: RunId, run_dir: Path, *, at: Instant, job: JobId | None = None, project: str = "default"
-) -> RunRow | None:
-    """Read a record without its metrics, and write what it says.  None where there is no record to read.
+def what_closed(run: RunId, run_dir: Path, *, at: Instant, job: JobId | None, project: str) -> RunRow | None:
+    """Read the record of a run that has ended, without its metrics.  None where there is no record to read.
 
     A long run has a million lines of metrics; whoever ends a run must not wait for them.  The sweep reads them after.
     """
@@ -44,15 +42,13 @@ def ingest(
         record = read_record(run_dir, metrics=False)
     except OSError:
         return None
-    return _put(tx, record, run, run_dir, at=at, job=job, project=project)
+    return _row(record, run, run_dir, at=at, job=job, project=project)
 
 
-def _put(
-    tx: Transaction, record: Record, run: RunId, run_dir: Path, *, at: Instant, job: JobId | None, project: str
-) -> RunRow | None:
+def _row(record: Record, run: RunId, run_dir: Path, *, at: Instant, job: JobId | None, project: str) -> RunRow | None:
     if record.opened_at is None and record.closed is None:
         return None
-    row = RunRow(
+    return RunRow(
         run_id=run,
         name=record.name or (record.argv[0] if record.argv else ""),
         opened_at=Instant(record.opened_at or at),
@@ -65,8 +61,6 @@ def _put(
         retry_of=RunId(record.retry_of) if record.retry_of else None,
         summary=summary(record),
     )
-    tx.put_run(row)
-    return row
 
 
 class Sweeper:
@@ -139,7 +133,9 @@ class Sweeper:
         except OSError:
             return 0
         with self._ledger.transaction(durable=False) as tx:
-            row = _put(tx, record, run, directory, at=at, job=job, project=project)
+            row = _row(record, run, directory, at=at, job=job, project=project)
+            if row is not None:
+                tx.put_run(row)
             if row is not None and run in self._reaped and row.outcome is not Outcome.FAILED:
                 self._reaped.discard(run)
                 message = f"run {run} spoke again after it was given up; its record is healed"
@@ -174,7 +170,9 @@ class Sweeper:
         at = self._clock.now()
         job, project = owner or (None, "default")
         with self._ledger.transaction(durable=False) as tx:
-            ingest(tx, run, directory, at=at, job=job, project=project)
+            row = what_closed(run, directory, at=at, job=job, project=project)
+            if row is not None:
+                tx.put_run(row)
             tx.event(Event(kind=EventKind.RUN_REAPED, at=at, job_id=job, run_id=run, message=message))
 
 

@@ -86,7 +86,9 @@ def _guarded(names: tuple[str, ...]) -> Update:
 
 
 class AttemptWrites(AttemptReads, DiaryWriter):
-    """Changes of attempts, inside a transaction."""
+    """Changes of attempts, inside a transaction.  As with jobs, what it has read or changed it does not read again."""
+
+    _tried: dict[RunId, AttemptRow]
 
     def add_attempt(self, new: NewAttempt, at: Instant) -> AttemptRow:
         """Write it as starting, with `AttemptCreated`.  Raises StaleWrite where the run is already there."""
@@ -129,7 +131,8 @@ class AttemptWrites(AttemptReads, DiaryWriter):
 
     def update_attempts(self, changes: Sequence[AttemptChange]) -> list[AttemptRow | StaleWrite]:
         """Many guarded changes, each on its own; of one attempt they are taken in order.  Raises NotFound."""
-        rows = self._attempts_by_id(list({change.run_id for change in changes}))
+        rows = {c.run_id: self._tried.pop(c.run_id) for c in changes if c.run_id in self._tried}
+        rows |= self._attempts_by_id(list({c.run_id for c in changes} - rows.keys()))
         results: list[AttemptRow | StaleWrite] = []
         groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         touched: set[RunId] = set()
@@ -161,6 +164,7 @@ class AttemptWrites(AttemptReads, DiaryWriter):
             )
             results.append(row)
         self._update_groups(groups)
+        self._tried |= rows
         return results
 
     def _attempts_by_id(self, ids: Sequence[str]) -> dict[RunId, AttemptRow]:

@@ -172,7 +172,12 @@ def _staleness(row: JobRow, change: Change) -> StaleWrite | None:
 
 
 class JobWrites(JobReads, DiaryWriter):
-    """Changes of jobs, inside a transaction."""
+    """Changes of jobs, inside a transaction.
+
+    It is the only writer while it lasts, so a row that it has read or changed is not read again by its next change.
+    """
+
+    _moved: dict[JobId, JobRow]
 
     def next_job_number(self, n: int = 1) -> int:
         """The first of `n` consecutive numbers that nobody else gets.  A rolled-back transaction gives its own back."""
@@ -211,7 +216,8 @@ class JobWrites(JobReads, DiaryWriter):
         Changes of one job are taken in order, and the later sees the earlier.  Raises IllegalTransition and NotFound
         before anything is written.
         """
-        rows = self.jobs_by_id(list({change.job_id for change in changes}))
+        rows = {c.job_id: self._moved.pop(c.job_id) for c in changes if c.job_id in self._moved}
+        rows |= self.jobs_by_id(list({c.job_id for c in changes} - rows.keys()))
         results: list[JobRow | StaleWrite] = []
         groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         notes: list[tuple[Change, dict[str, object]]] = []
@@ -239,6 +245,7 @@ class JobWrites(JobReads, DiaryWriter):
         self._move_groups(groups)
         for change, fresh in notes:
             self._note(change.kind, change.at, job_id=change.job_id, message=change.message, changes=fresh, data=change.data)  # fmt: skip
+        self._moved |= rows  # only now: after an error nothing is taken for known
         return results
 
     def note(

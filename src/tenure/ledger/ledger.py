@@ -34,7 +34,7 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
         self._turn = threading.Lock()
         self._holder: int | None = None
         self._closed = False
-        self._listeners: tuple[Callable[[], None], ...] = ()
+        self._listeners: tuple[Callable[[int], None], ...] = ()
 
     @classmethod
     def open(cls, url: str | Path | URL) -> Ledger:
@@ -56,8 +56,11 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
             self._closed = True
             self._database.close()
 
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call it after every commit that wrote events, on the writer's thread, with no lock held.  It must be quick."""
+    def listen(self, listener: Callable[[int], None]) -> None:
+        """Call it with the newest event's id after every commit that wrote events.
+
+        On the writer's thread, with no lock held, so that of two commits the later may be told first.  It must be quick.
+        """
         self._listeners = (*self._listeners, listener)
 
     @contextmanager
@@ -80,6 +83,7 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
                 try:
                     yield tx
                     tx.flush()
+                    newest = tx.newest() if tx.wrote_events and self._listeners else 0
                     connection.commit()
                 except BaseException:
                     self._roll_back(connection)
@@ -91,7 +95,7 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
             self._database.settle(ticket)
         if tx.wrote_events:
             for listener in self._listeners:
-                listener()
+                listener(newest)
 
     def _roll_back(self, connection: Connection) -> None:
         try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, bindparam, insert, or_, select, update
+from sqlalchemy import and_, bindparam, or_, select, text
 
 from tenure.domain.errors import InvalidRequest, NotFound
-from tenure.domain.ids import Instant, RunId
+from tenure.domain.ids import Instant
 from tenure.domain.lifecycle import Outcome
 
 from .columns import Columns
@@ -27,10 +28,10 @@ _OPEN = (
     .order_by(runs.c.seen_at)
     .limit(bindparam("limit"))
 )
-_PUT = (
-    update(runs)
-    .where(runs.c.run_id == bindparam("w_run"))
-    .values({name: bindparam("s_" + name) for name in RUN_COLUMNS.names})
+# Both databases understand this form; their own constructs for it differ.
+_PUT = text(
+    f"INSERT INTO runs ({', '.join(RUN_COLUMNS.names)}) VALUES ({', '.join(':' + n for n in RUN_COLUMNS.names)}) "
+    f"ON CONFLICT (run_id) DO UPDATE SET {', '.join(f'{n} = excluded.{n}' for n in RUN_COLUMNS.names if n != 'run_id')}"
 )
 
 
@@ -93,7 +94,14 @@ class RunWrites(RunReads, DiaryWriter):
 
     def put_run(self, run: RunRow) -> None:
         """Write the run as it was read now, in place of what was read before."""
-        values = {n: RUN_COLUMNS.stored(n, RUN_COLUMNS.plain(n, getattr(run, n))) for n in RUN_COLUMNS.names}
-        changed = self._write(_PUT, [{"w_run": RunId(run.run_id)} | {"s_" + n: v for n, v in values.items()}])
-        if not changed:
-            self._write(insert(runs), [values])
+        self.put_runs((run,))
+
+    def put_runs(self, read: Sequence[RunRow]) -> None:
+        """See `put_run`; of one run that is there twice, the later stays."""
+        self._write(
+            _PUT,
+            [
+                {n: RUN_COLUMNS.stored(n, RUN_COLUMNS.plain(n, getattr(run, n))) for n in RUN_COLUMNS.names}
+                for run in read
+            ],
+        )

@@ -9,11 +9,13 @@ from typing import Any
 from sqlalchemy import Connection, Executable
 
 from tenure.domain.events import Event, EventKind
+from tenure.domain.ids import JobId, RunId
 
 from .attempts import AttemptWrites
 from .diary import DiaryReads
 from .jobs import JobWrites
 from .requests import RequestWrites
+from .rows import AttemptRow, JobRow
 from .runs import RunWrites
 
 __all__ = ["Transaction"]
@@ -25,6 +27,8 @@ class Transaction(JobWrites, AttemptWrites, RunWrites, RequestWrites, DiaryReads
     def __init__(self, connection: Connection) -> None:
         self._on = connection
         self._lines: list[dict[str, Any]] = []
+        self._moved: dict[JobId, JobRow] = {}
+        self._tried: dict[RunId, AttemptRow] = {}
         self.wrote_events = False
 
     def _connected(self) -> AbstractContextManager[Connection]:
@@ -55,3 +59,7 @@ class Transaction(JobWrites, AttemptWrites, RunWrites, RequestWrites, DiaryReads
         """Write the lines gathered so far; the commit does it by itself."""
         self.wrote_events = self.wrote_events or bool(self._lines)
         self._write_lines()
+
+    def newest(self) -> int:
+        """The id of the newest event, asked on this connection: as cheap as it can be, since every commit asks."""
+        return int(self._on.exec_driver_sql("SELECT max(id) FROM events").scalar_one() or 0)

@@ -159,6 +159,23 @@ def test_two_steps_of_one_job_are_written_in_their_order(ledger: Ledger) -> None
     assert (ledger.job("1").state, ledger.job("1").reason, ledger.job("1").revision) == (S.ADMITTED, "x", 3)
 
 
+def test_one_transaction_builds_on_its_own_steps_and_not_on_refused_ones(ledger: Ledger) -> None:
+    submit(ledger, new("1"), new("2"))
+    with ledger.transaction() as tx:
+        tx.move(change("1", E.ADMIT, S.QUEUED))
+        with pytest.raises(IllegalTransition):  # after its own first step was made, and written because of the second
+            tx.move_many(
+                [
+                    change("1", None, S.ADMITTED, fields={"reason": "a"}),
+                    change("1", None, S.ADMITTED, fields={"reason": "b"}),
+                    change("2", E.START, S.QUEUED),
+                ]
+            )
+        last = tx.move(change("1", E.START, S.ADMITTED))
+    assert last == ledger.job("1")
+    assert last.state is S.RUNNING
+
+
 def test_a_change_of_what_is_fixed_or_unknown_is_a_fault(ledger: Ledger) -> None:
     submit(ledger, new("1"))
     for fields in ({"id": "2"}, {"state": "ended"}, {"revision": 9}, {"nmae": "x"}):

@@ -25,6 +25,10 @@ def test_a_later_reading_replaces_an_earlier_one(ledger: Ledger) -> None:
     with ledger.transaction() as tx:
         tx.put_run(second)
     assert ledger.run("1.1") == second
+    third = replace(second, read_to=120)
+    with ledger.transaction() as tx:
+        tx.put_runs([first, run("2.1", 6), third])  # in order: of one run the last reading stays
+    assert (ledger.run("1.1"), ledger.run("2.1")) == (third, run("2.1", 6))
     with pytest.raises(NotFound):
         ledger.run("1.2")
 
