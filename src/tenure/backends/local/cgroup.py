@@ -6,10 +6,22 @@ Without one everything still works, by subreaper and parentage; the group is a s
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
+import signal
 from collections.abc import Iterator
 
 __all__ = ["Cgroup"]
+
+_CLONE3, _INTO_CGROUP = 435, 0x200000000  # the call has one number on every architecture; linux/sched.h
+_python = ctypes.PyDLL(None, use_errno=True)  # keeps the interpreter's lock, as os.fork does
+_python.syscall.restype = ctypes.c_long
+
+
+class _CloneArgs(ctypes.Structure):
+    """`struct clone_args` of clone3(2), up to and with `cgroup`."""
+
+    _fields_ = [(name, ctypes.c_uint64) for name in ("flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size", "tls", "set_tid", "set_tid_size", "cgroup")]  # fmt: skip
 
 
 def _root() -> str | None:
@@ -57,6 +69,29 @@ class Cgroup:
             os.write(fd, b"0")
         finally:
             os.close(fd)
+
+    def fork(self) -> int:
+        """As `os.fork`, with the child in the group from its first instant.  Raises OSError where the kernel cannot.
+
+        `join` waits until every processor has passed through the kernel, 10 to 30 ms; this does not.  Only for a process
+        with one thread, and a child that soon becomes another program: the C library is not told of the fork.
+        """
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            arguments = _CloneArgs(flags=_INTO_CGROUP, exit_signal=signal.SIGCHLD, cgroup=fd)
+            size = ctypes.sizeof(arguments)
+            _python.PyOS_BeforeFork()
+            pid = int(_python.syscall(ctypes.c_long(_CLONE3), ctypes.byref(arguments), ctypes.c_size_t(size)))
+            if pid == 0:
+                _python.PyOS_AfterFork_Child()
+                return 0
+            failed = ctypes.get_errno()
+            _python.PyOS_AfterFork_Parent()
+        finally:
+            os.close(fd)
+        if pid < 0:
+            raise OSError(failed, os.strerror(failed), self.path)
+        return pid
 
     def _groups(self) -> Iterator[str]:
         for directory, _, _ in os.walk(self.path):

@@ -47,11 +47,11 @@ def spawn(plan: Plan, *, gate: tuple[int, int] | None) -> tuple[int, int]:
     """Fork.  Returns the pid and the descriptor on which the child reports: READY at the gate, JSON on failure, then EOF."""
     parent = os.getpid()
     reader, writer = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
+    pid, inside = _fork(plan.cgroup)
     if pid == 0:
         try:
             os.close(reader)
-            _become(plan, parent, gate, writer)
+            _become(plan, parent, gate, writer, inside=inside)
         finally:
             os._exit(127)
     os.close(writer)
@@ -59,14 +59,22 @@ def spawn(plan: Plan, *, gate: tuple[int, int] | None) -> tuple[int, int]:
     return pid, reader
 
 
-def _become(plan: Plan, parent: int, gate: tuple[int, int] | None, report: int) -> NoReturn:
+def _fork(cgroup: Cgroup | None) -> tuple[int, bool]:
+    """The pid, 0 in the child; and whether the child is in the group already."""
+    if cgroup is not None:
+        with contextlib.suppress(OSError):  # an older kernel, or a sandbox: it joins by itself
+            return cgroup.fork(), True
+    return os.fork(), False
+
+
+def _become(plan: Plan, parent: int, gate: tuple[int, int] | None, report: int, *, inside: bool) -> NoReturn:
     step = "session"
     try:
         os.setsid()
         processes.die_with_parent()
         if os.getppid() != parent:
             os._exit(127)
-        if plan.cgroup is not None:
+        if plan.cgroup is not None and not inside:
             with contextlib.suppress(OSError):  # a second net only: parentage holds without it
                 plan.cgroup.join()
         step = "log"
