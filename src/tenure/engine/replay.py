@@ -19,8 +19,13 @@ from tenure.domain.policy import Policy
 from tenure.domain.workload import Admission, Card, Workload
 
 from .engine import Engine, EngineOptions
+from .sieve import Sieve
 
 __all__ = ["Arrival", "Life", "Replay", "ReplayOptions", "Resume", "Standing", "replay"]
+
+
+_PLAIN = EngineOptions()
+_ZERO = Instant(0)
 
 
 class Resume(StrEnum):
@@ -54,6 +59,7 @@ class Standing:
     runtime_us: int | None
     evicting: bool = False
     returns: bool = True
+    again_us: int | None = None  # of one that returns: how long its next try lasts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +67,7 @@ class ReplayOptions:
     """`tick_us` lets every cycle take that long (Kueue's replays take 1 ms); 0 = cycles rest within an instant.
 
     `until` ends the replay there, else it ends when nothing more can happen.  `watch` ends it when that workload is
-    admitted; `max_cycles` when that many cycles were run.
+    admitted; `max_cycles` and `max_admissions` when so many there were.  `spare` False runs also the cycles that decide nothing.
     """
 
     evict_us: int = 0
@@ -70,7 +76,9 @@ class ReplayOptions:
     until: Instant | None = None
     watch: WorkloadKey | None = None
     max_cycles: int | None = None
-    engine: EngineOptions = EngineOptions()
+    max_admissions: int | None = None
+    spare: bool = True
+    engine: EngineOptions = _PLAIN
 
 
 @dataclass(slots=True)
@@ -92,7 +100,7 @@ class Life:
     left_us: int | None = None
     turn: int = 0  # fences the ends of earlier admissions
     holding: Admission | None = None
-    since: Instant = Instant(0)
+    since: Instant = _ZERO
 
     @property
     def wait_us(self) -> int | None:
@@ -113,8 +121,8 @@ class Replay:
     shrinks: int = 0
     cycles: int = 0
     unsettled: int = 0
-    last_end: Instant = Instant(0)
-    cut: bool = False  # `max_cycles` was reached
+    last_end: Instant = _ZERO
+    cut: bool = False  # a bound was reached
     order: list[WorkloadKey] = field(default_factory=list)  # of admissions
 
 
@@ -131,13 +139,16 @@ class _Kind(IntEnum):
 _Event = tuple[int, int, int, WorkloadKey, int, "Arrival | tuple[str, int] | None"]
 """When, in which order among those of one instant (by kind, unless cycles take time), in which order they were foreseen."""
 
-_RESTLESS = 10_000  # cycles within one instant; two workloads that take turns for ever would never let time go on
+_AS_IS = ReplayOptions()
+_RESTLESS = 100  # evictions within one instant, and four a workload: who takes turns for ever must let time go on
 
 
 class _Player:
     def __init__(self, policy: Policy, cards: Sequence[Card], options: ReplayOptions, now: Instant) -> None:
         self.options = options
         self.engine = Engine(policy, cards, options.engine)
+        plain = options.engine == EngineOptions(shrink_gangs=options.engine.shrink_gangs)
+        self.sieve = Sieve(self.engine._world) if options.spare and plain and not options.tick_us else None
         self.now = now
         self.seq = 0
         self.events: list[_Event] = []
@@ -156,7 +167,7 @@ class _Player:
         if s.runtime_us is not None:
             kind = _Kind.LEAVE if s.evicting and s.returns else _Kind.FINISH
             if kind is _Kind.LEAVE:
-                life.left_us = None  # nothing is known of its next try
+                life.left_us = None if s.again_us is None else s.again_us + s.runtime_us
             self._at(self.now + max(0, s.runtime_us), kind, w.key, 1)
 
     def expect(self, arrivals: Iterable[Arrival]) -> None:
@@ -202,15 +213,16 @@ class _Player:
         """Cycles at this instant (or one, where a cycle takes time).  True when the replay is over."""
         options, engine, out = self.options, self.engine, self.out
         before: tuple[WorkloadKey, ...] | None = None
-        for _ in range(_RESTLESS):
-            if not engine.has_heads(self.now):
+        gone = out.evictions
+        while True:
+            if not engine.has_heads(self.now) or (self.sieve is not None and self.sieve.settle()):
                 return False
             plan = engine.cycle(self.now)
             out.cycles += 1
             self._carry_out(plan)
             if options.watch is not None and any(a.key == options.watch for a in plan.admits):
                 return True
-            if options.max_cycles is not None and out.cycles >= options.max_cycles:
+            if _reached(options.max_cycles, out.cycles) or _reached(options.max_admissions, out.admissions):
                 out.cut = True
                 return True
             if options.tick_us:
@@ -220,8 +232,9 @@ class _Player:
             if not decided and plan.order == before:
                 return False
             before = None if decided else plan.order
-        out.unsettled += 1
-        return False
+            if plan.admits and out.evictions - gone > _RESTLESS + 4 * len(engine._world.items):
+                out.unsettled += 1
+                return False
 
     def _carry_out(self, plan: Plan) -> None:
         out, lives = self.out, self.out.lives
@@ -329,6 +342,10 @@ class _Player:
                     self.out.used[life.holding.cluster_queue, resource] += amount * (to - life.since)
 
 
+def _reached(limit: int | None, count: int) -> bool:
+    return limit is not None and count >= limit
+
+
 def replay(
     policy: Policy,
     cards: Sequence[Card],
@@ -336,7 +353,7 @@ def replay(
     *,
     standing: Sequence[Standing] = (),
     now: Instant | None = None,
-    options: ReplayOptions = ReplayOptions(),
+    options: ReplayOptions = _AS_IS,
 ) -> Replay:
     """Play it.  It begins at `now`, or with the first arrival; arrivals of one instant come in the order given."""
     expected = list(arrivals)
