@@ -81,7 +81,7 @@ def test_down_after_kill_9_ends_what_the_daemon_left(running: Home) -> None:
     assert processes_of(running.path) != []
     answer = running.tenure("down")
     assert answer.code == 0, answer
-    assert "1 jobs go on" in answer.err
+    assert f"its jobs go on ({job}.1)" in answer.err
     assert processes_of(running.path) == []
 
 

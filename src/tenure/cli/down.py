@@ -93,7 +93,7 @@ def _leaving(call: Call) -> str:
 
 def _end_orphans(call: Call) -> int:
     """The daemon is gone and attempts go on: a daemon is started for as long as it takes to end them truthfully."""
-    note(f"the daemon is gone and {len(alive(call.settings))} jobs go on; a new one is started to end them")
+    note(f"the daemon is gone and its jobs go on ({', '.join(alive(call.settings))}); a new one is started to end them")
     command = [sys.executable, "-P", "-m", "tenure.portal.daemon", "--only-to-stop"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
     return done.returncode or _stopped(call)

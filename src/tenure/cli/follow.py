@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 def patiently(ask: Callable[[], T], *, bound_s: float | None = None) -> T:
     """Ask until somebody answers, with a word when it takes long.  Raises Unreachable after `bound_s` (None: never)."""
-    began, pause, told = time.monotonic(), 0.05, False
+    began, pause = time.monotonic(), 0.05
     while True:
         try:
             return ask()
@@ -36,13 +36,22 @@ def patiently(ask: Callable[[], T], *, bound_s: float | None = None) -> T:
             waited = time.monotonic() - began
             if bound_s is not None and waited > bound_s:
                 raise
-            if waited > 1 and not told:
-                note(
-                    "the platform does not answer; the job goes on, and this waits for the platform to come back (Ctrl-C leaves)"
-                )
-                told = True
+            if waited > 1:
+                _tell_once("the platform does not answer; jobs go on without it, and this waits for it to come back")
         time.sleep(pause)
         pause = min(pause * 1.5, 1.0)
+
+
+_telling = threading.Lock()
+_told: set[str] = set()
+
+
+def _tell_once(text: str) -> None:
+    """Several threads may find out at once that the platform is away; people are told once."""
+    with _telling:
+        if text not in _told:
+            _told.add(text)
+            note(text)
 
 
 class News(NamedTuple):
