@@ -59,6 +59,7 @@ class Platform:
         self.monitor = CardMonitor(found.found)
         self._owners, self._owners_lock = Owners(), threading.Lock()
         self.started_at = clock.now()
+        self.began_after = 0  # the newest event that an earlier daemon wrote
         driver = Driver(
             home=settings.home,
             runs_dir=settings.runs_dir,
@@ -114,7 +115,8 @@ class Platform:
 
     def start(self) -> None:
         """Adopt what runs, decide what waits, and go on doing so."""
-        self.news.publish(self.ledger.last_event_id())
+        self.began_after = self.ledger.last_event_id()
+        self.news.publish(self.began_after)
         self.conductor.start()
         self._say(EventKind.DAEMON_STARTED, f"platform started; cards: {len(self.cards)} ({self.found.source})")
         if self.found.source == "measured":
@@ -183,14 +185,15 @@ class Platform:
     def _fresh_engine(self) -> Engine:
         return Engine(self.policy.current, self.cards)
 
-    def _say(self, kind: EventKind, message: str) -> None:
+    def _say(self, kind: EventKind, message: str, **data: object) -> None:
         with self.ledger.transaction(durable=False) as tx:
-            tx.event(Event(kind=kind, at=self.clock.now(), message=message, data={"pid": os.getpid()}))
+            tx.event(Event(kind=kind, at=self.clock.now(), message=message, data={"pid": os.getpid(), **data}))
 
     def _heard_xid(self, fault: XidEvent) -> None:
         """The driver reported a fault of a card: the diary says so; what follows from it is policy's to say."""
         where = fault.card or "a card that the driver does not name"
-        self._say(EventKind.CARDS_CHANGED, f"the driver reports Xid {fault.code} on {where}")
+        message = f"the driver reports Xid {fault.code} on {where}"
+        self._say(EventKind.CARDS_CHANGED, message, card=fault.card, xid=fault.code)
 
     def _sweep(self) -> None:
         """Runs are read and the quiet ones reaped; a fault of one look does not end the looking."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from sqlalchemy import URL, Connection
 
 from tenure.domain.errors import HouseFault, Unavailable
+from tenure.domain.tally import Tally
 
 from .attempts import AttemptReads
 from .database import Database, open_database
@@ -34,6 +36,8 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
         self._turn = threading.Lock()
         self._holder: int | None = None
         self._closed = False
+        self._counting = threading.Lock()
+        self.commits = {True: Tally(), False: Tally()}  # by `durable`: how long they took
         self._listeners: tuple[Callable[[int], None], ...] = ()
 
     @classmethod
@@ -82,6 +86,7 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
                 tx = Transaction(connection)
                 try:
                     yield tx
+                    began = time.perf_counter()
                     tx.flush()
                     newest = tx.newest() if tx.wrote_events and self._listeners else 0
                     connection.commit()
@@ -93,6 +98,8 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
                 self._holder = None
         if durable:
             self._database.settle(ticket)
+        with self._counting:
+            self.commits[durable].observe(time.perf_counter() - began)
         if tx.wrote_events:
             for listener in self._listeners:
                 listener(newest)

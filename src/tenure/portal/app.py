@@ -16,6 +16,7 @@ from tenure.control.app import Platform
 from . import problems
 from .api import routers, wire
 from .auth import Gate, Sessions
+from .metrics import Metrics
 from .pages import install as install_pages
 from .stream import News
 
@@ -26,6 +27,7 @@ def build_app(
     platform: Platform,
     *,
     news: News,
+    metrics: Metrics,
     sessions: Sessions,
     login_url: Callable[[str], str],
     allowed_uids: Collection[int] = (),
@@ -39,7 +41,7 @@ def build_app(
         redoc_url=None,
         openapi_url=None,
     )
-    app.state.platform, app.state.news = platform, news
+    app.state.platform, app.state.news, app.state.metrics = platform, news, metrics
     app.state.tokens, app.state.sessions, app.state.login_url = sessions.store, sessions, login_url
     problems.install(app)
     for prefix, router in routers():

@@ -24,6 +24,7 @@ from tenure.domain.errors import HouseFault
 
 from .app import build_app
 from .auth import PeerProtocol, Sessions
+from .metrics import Metrics
 from .sockets import listen_tcp, listen_unix
 from .stream import News
 from .tokens import OPERATOR, TokenStore, check_exposure, is_loopback
@@ -54,6 +55,7 @@ class PortalServer:
         self._store = TokenStore(platform.settings.tokens_dir)
         self._sessions = Sessions(self._store)
         self._news = News(platform)
+        self._metrics = Metrics(platform)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -78,6 +80,7 @@ class PortalServer:
         app = build_app(
             self.platform,
             news=self._news,
+            metrics=self._metrics,
             sessions=self._sessions,
             login_url=self._login_url,
             allowed_uids=self._allowed_uids,
@@ -98,6 +101,7 @@ class PortalServer:
             timeout_graceful_shutdown=GRACE_S,
         )
         self._server = _Server(config, self._news, self._ready)
+        self._metrics.start()
         self._thread = threading.Thread(target=self._run, args=([unix, tcp],), name="portal", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -112,6 +116,7 @@ class PortalServer:
             return
         self._server.should_exit = True
         self._thread.join(GRACE_S + 5)
+        self._metrics.stop()
         self.platform.settings.api_socket.unlink(missing_ok=True)
 
     def login_url(self) -> str:

@@ -1,4 +1,4 @@
-"""Whether it lives, whether it is ready, which version it is, and its metrics: outside `/api/v1`, as probes expect."""
+"""Whether it lives, whether it is ready and which version it is: outside `/api/v1`, as probes expect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from tenure.control import views
 from tenure.domain.errors import Unavailable
 
 from .context import Home, Reply, problems
-from .metrics import exposition
 
 __all__ = ["router"]
 
@@ -45,8 +44,3 @@ def readyz(platform: Home) -> Response:
 )
 async def version() -> Response:
     return Reply({"version": tenure.__version__, "api": "v1"})
-
-
-@router.get("/metrics", operation_id="metrics", summary="Prometheus metrics, in Kueue's names", response_model=None, responses={200: {"content": {"text/plain": {}}}, **problems()})  # fmt: skip
-def metrics(platform: Home) -> Response:
-    return Response(exposition(platform), media_type="text/plain; version=0.0.4; charset=utf-8")

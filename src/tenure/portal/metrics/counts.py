@@ -1,0 +1,187 @@
+"""What the diary says, counted: pure, one line after the other, each line once.
+
+It keeps of every live job the little that a later line does not repeat: since when it waits, and whether it was asked to
+leave.  Counters start from 0 with the daemon; a job that is older brings its own story along, which is replayed without
+being counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tenure.domain.events import Event, EventKind
+from tenure.domain.ids import Instant, JobId, RunId
+from tenure.domain.lifecycle import Outcome
+from tenure.domain.reasons import EvictionReason
+from tenure.domain.tally import SLOW, Tally
+from tenure.ledger import JobRow
+
+from .samples import Samples
+
+__all__ = ["FOLLOWED", "LIVELOCKS", "Counts"]
+
+LIVELOCKS = frozenset(kind for kind in EventKind if "Livelock" in kind)
+_OF_JOBS = frozenset(
+    {
+        EventKind.JOB_RELEASED, EventKind.JOB_ADMITTED, EventKind.JOB_STARTED, EventKind.JOB_PREEMPTED,
+        EventKind.JOB_EVICTED, EventKind.JOB_REQUEUED, EventKind.JOB_LAUNCH_FAILED, EventKind.JOB_ENDED,
+    }
+)  # fmt: skip
+FOLLOWED = _OF_JOBS | LIVELOCKS | {EventKind.RUN_REAPED, EventKind.RUN_HEALED, EventKind.CARDS_CHANGED}
+_EVICTIONS = frozenset(EvictionReason)
+_NO_CAUSE = ""  # Kueue tells causes apart only within reasons that one machine does not have
+
+
+@dataclass(slots=True)
+class _Job:
+    namespace: str
+    queue: str
+    cluster_queue: str
+    priority_class: str
+    waits_since: Instant
+    admitted_at: Instant | None = None
+    leaving: bool = False
+
+
+class Counts:
+    """`see` a line and it is counted; `knows` and `meet` let the caller bring the rows of jobs that are new here."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobId, _Job] = {}
+        self._counters: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self._waits: dict[tuple[str, tuple[str, ...]], Tally] = {}
+        self._stalled: dict[RunId, JobId] = {}
+        self.xids: dict[str, int] = {}
+
+    # ------------------------------------------------------------------ jobs that are new here
+
+    def knows(self, job: JobId) -> bool:
+        return job in self._jobs
+
+    def meet(self, row: JobRow, story: Iterable[Event] = ()) -> None:
+        """A job, and what happened to it before the first line that is counted."""
+        job = self._jobs[row.id] = _Job(
+            namespace=row.namespace,
+            queue=row.queue,
+            cluster_queue=row.cluster_queue or "",
+            priority_class=row.priority_class or "",
+            waits_since=row.submitted_at,
+        )
+        for event in story:
+            self._follow(job, event)
+
+    def stalled(self, run: RunId, job: JobId) -> None:
+        """A run of a live job that an earlier daemon gave up."""
+        self._stalled[run] = job
+
+    # ------------------------------------------------------------------ a line of the diary
+
+    def see(self, event: Event) -> None:
+        """Count it.  A line about a job whose row is gone is counted under no queue."""
+        if event.kind in LIVELOCKS:
+            self._counters["tenure_livelock_events_total", ()] += 1
+        match event.kind:
+            case EventKind.RUN_REAPED:
+                self._counters["tenure_stalled_runs_total", ("job" if event.job_id else "hand",)] += 1
+                if event.job_id is not None and event.run_id is not None:
+                    self._stalled[event.run_id] = event.job_id
+            case EventKind.RUN_HEALED:
+                self._counters["tenure_healed_runs_total", ()] += 1
+                if event.run_id is not None:
+                    self._stalled.pop(event.run_id, None)
+            case EventKind.CARDS_CHANGED:
+                card, xid = event.data.get("card"), event.data.get("xid")
+                if isinstance(card, str) and isinstance(xid, int):
+                    self.xids[card] = xid
+            case kind if kind in _OF_JOBS and event.job_id is not None:
+                job = self._jobs.get(event.job_id) or _Job("", "", "", "", event.at)
+                self._count(job, event)
+                self._follow(job, event)
+                if kind is EventKind.JOB_ENDED:
+                    self._jobs.pop(event.job_id, None)
+                if kind in (EventKind.JOB_ENDED, EventKind.JOB_REQUEUED, EventKind.JOB_LAUNCH_FAILED):
+                    self._stalled = {run: of for run, of in self._stalled.items() if of != event.job_id}
+
+    def _follow(self, job: _Job, event: Event) -> None:
+        """What the line means for the lines after it."""
+        match event.kind:
+            case EventKind.JOB_ADMITTED:
+                job.admitted_at, job.leaving = event.at, False
+                job.cluster_queue = str(event.changes.get("cluster_queue") or job.cluster_queue)
+            case EventKind.JOB_PREEMPTED | EventKind.JOB_EVICTED:
+                job.leaving = True
+            case EventKind.JOB_RELEASED | EventKind.JOB_REQUEUED | EventKind.JOB_LAUNCH_FAILED:
+                job.waits_since, job.admitted_at, job.leaving = event.at, None, False
+
+    def _count(self, job: _Job, event: Event) -> None:
+        queue = str(event.changes.get("cluster_queue") or job.cluster_queue)
+        whose = (queue, job.priority_class)
+        match event.kind:
+            case EventKind.JOB_ADMITTED:
+                waited = (event.at - job.waits_since) / 1e6
+                for name in ("quota_reserved", "admitted"):
+                    self._counters[f"tenure_{name}_workloads_total", whose] += 1
+                local = (job.queue, job.namespace, job.priority_class)
+                self._counters["tenure_local_queue_admitted_workloads_total", local] += 1
+                self._wait("tenure_quota_reserved_wait_time_seconds", whose, waited)
+                self._wait("tenure_admission_wait_time_seconds", whose, waited)
+            case EventKind.JOB_STARTED:
+                self._wait("tenure_ready_wait_time_seconds", whose, (event.at - job.waits_since) / 1e6)
+                if job.admitted_at is not None:
+                    launching = (event.at - job.admitted_at) / 1e6
+                    self._wait("tenure_admitted_until_ready_wait_time_seconds", whose, launching)
+            case EventKind.JOB_PREEMPTED | EventKind.JOB_EVICTED:
+                self._evicted(job, queue, str(event.changes.get("reason", "")))
+                if event.kind is EventKind.JOB_PREEMPTED:
+                    by = self._jobs.get(JobId(str(event.data.get("by", ""))))
+                    who = (by.cluster_queue if by is not None else "", str(event.data.get("rule", "")))
+                    self._counters["tenure_preempted_workloads_total", who] += 1
+            case EventKind.JOB_REQUEUED if not job.leaving and event.data.get("outcome") == Outcome.INTERRUPTED:
+                # Nobody asked it to leave: its supervisor was lost, or the machine was restarted.
+                self._evicted(job, queue, str(event.changes.get("reason", "")))
+            case EventKind.JOB_ENDED:
+                self._counters["tenure_finished_workloads_total", whose] += 1
+                self._counters["tenure_job_outcomes_total", (queue, str(event.changes.get("outcome", "")))] += 1
+        if "launch_failures" in event.changes:  # the last failed launch of a job is its end
+            self._counters["tenure_launch_failures_total", (queue,)] += 1
+
+    def _evicted(self, job: _Job, queue: str, reason: str) -> None:
+        word = reason if reason in _EVICTIONS else "Interrupted"
+        self._counters["tenure_evicted_workloads_total", (queue, word, _NO_CAUSE, job.priority_class)] += 1
+        local = (job.queue, job.namespace, word, _NO_CAUSE, job.priority_class)
+        self._counters["tenure_local_queue_evicted_workloads_total", local] += 1
+
+    def _wait(self, name: str, whose: tuple[str, ...], seconds: float) -> None:
+        tally = self._waits.get((name, whose))
+        if tally is None:
+            tally = self._waits[name, whose] = Tally(SLOW)
+        tally.observe(seconds)
+
+    # ------------------------------------------------------------------ for a scrape
+
+    def collect(self, samples: Samples, *, queues: Iterable[str], classes: Iterable[str]) -> None:
+        """Every counter; those that can be named beforehand are there from the start, so that their first step shows."""
+        counted = {**self._zeros(list(queues), list(classes)), **self._counters}
+        for (name, labels), number in sorted(counted.items()):
+            samples.add(name, number, *labels)
+        for (name, labels), tally in sorted(self._waits.items(), key=lambda item: item[0]):
+            samples.spread(name, tally, *labels)
+        samples.add("tenure_stalled_runs", len(self._stalled))
+
+    def _zeros(self, queues: list[str], classes: list[str]) -> dict[tuple[str, tuple[str, ...]], int]:
+        zeros: dict[tuple[str, tuple[str, ...]], int] = {
+            ("tenure_livelock_events_total", ()): 0,
+            ("tenure_healed_runs_total", ()): 0,
+            ("tenure_stalled_runs_total", ("job",)): 0,
+            ("tenure_stalled_runs_total", ("hand",)): 0,
+        }
+        for queue in queues:
+            zeros["tenure_launch_failures_total", (queue,)] = 0
+            for outcome in Outcome:
+                zeros["tenure_job_outcomes_total", (queue, str(outcome))] = 0
+            for name in classes:
+                for what in ("quota_reserved", "admitted", "finished"):
+                    zeros[f"tenure_{what}_workloads_total", (queue, name)] = 0
+        return zeros
