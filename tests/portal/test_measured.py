@@ -77,6 +77,6 @@ def test_memory_is_shown_as_measured_beside_what_was_declared(ask: Callable[...,
     assert page.count('aria-label="Card ') == 2
     assert "8 GiB of " in page
     families = {family.name: family for family in text_string_to_metric_families(ask("GET", "/metrics").decode())}
-    measured = {s.labels["card"]: s.value for s in families["tenure_card_memory_measured_bytes"].samples}
-    assert measured == {card["id"]: 6 * GIB if number == at else 0 for number, card in enumerate(cards)}
+    used = {sample.labels["UUID"]: sample.value for sample in families["DCGM_FI_DEV_FB_USED"].samples}
+    assert used == {card["id"]: 6 * 1024 if number == at else 0 for number, card in enumerate(cards)}
     ask("POST", f"/api/v1/jobs/{job}:cancel", {"grace_s": 0.2})

@@ -51,7 +51,9 @@ def job(
         task=task,
         log=_log(platform, id, stream=stream, attempt=number, task=task),
         run=run,
-        changed=[e["message"] for e in events if e["kind"] == "CodeChanged" and e["run_id"] == (run or {}).get("run_id")],
+        changed=[
+            e["message"] for e in events if e["kind"] == "CodeChanged" and e["run_id"] == (run or {}).get("run_id")
+        ],
         life=segments(events, until=datetime.now(UTC)),
         events=events[::-1][:60],
         processes=shown.get("processes") or 1,

@@ -72,7 +72,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     env.globals |= {"version": tenure.__version__, "kinds": " ".join(EventKind), "asset": asset}
-    env.filters |= {"clock": clock, "day": day, "span": span, "amount": amount, "shorten": shorten, "pct": pct}
+    env.filters |= {
+        "clock": clock,
+        "day": day,
+        "span": span,
+        "amount": amount,
+        "shorten": shorten,
+        "number": number,
+        "pct": pct,
+    }
     return env
 
 
@@ -124,6 +132,11 @@ def amount(value: Any, resource: str = "tenure.dev/gpu-memory") -> str:
         if value >= size:
             return f"{value / size:.1f}".removesuffix(".0") + f" {unit}"
     return f"{int(value)} B" if value else "0"
+
+
+def number(value: Any) -> str:
+    """Six significant digits; whole numbers whole."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def pct(fraction: float) -> str:

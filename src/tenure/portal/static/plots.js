@@ -6,7 +6,7 @@
   const ink = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const charts = new Map();
 
-  const width = () => Math.max(240, Math.min(place.clientWidth, 560));
+  const width = () => Math.floor(parseFloat(getComputedStyle(place).gridTemplateColumns)) || 320;
   function draw(name, series) {
     const data = [series.x, series.y];
     const known = charts.get(name);
