@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -24,4 +25,5 @@ def rig(tmp_path: Path) -> Iterator[LocalRig]:
         for pid in processes.everyone():
             where = processes.environ_value(pid, "TENURE_RUN_DIR")
             if where is not None and where.startswith(str(tmp_path)):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)

@@ -16,7 +16,7 @@ from tenure.domain.ids import JobId, run_id
 from tenure.domain.job import JobSpec
 from tenure.testing.backend_contract import News
 
-WAITS = 'read code < "$GATE.${RANK:-0}"; exit $code'
+WAITS = ': > "$GATE.${RANK:-0}.up"; read code < "$GATE.${RANK:-0}"; exit $code'
 
 
 class LocalRig:
@@ -78,6 +78,9 @@ class LocalRig:
         return self.job(
             "bash", "-c", program, processes=processes, gang=processes > 1, env={"GATE": str(gate)}, grace_s=5.0
         )
+
+    def ready(self, attempt: AttemptSpec) -> None:
+        eventually(lambda: all(Path(f"{attempt.env['GATE']}.{p.rank}.up").exists() for p in attempt.processes))
 
     def unstartable(self) -> AttemptSpec:
         return self.job("there-is-no-such-program")

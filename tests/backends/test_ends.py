@@ -67,6 +67,7 @@ def test_a_preemption_and_a_cancel_are_both_in_the_record(rig: LocalRig) -> None
     attempt = rig.attempt(stubborn=True)
     rig.backend.start(attempt)
     rig.news.running(attempt.run_id)
+    rig.ready(attempt)
     rig.backend.stop(attempt.run_id, attempt.run_dir, stop(StopKind.PREEMPT))
     rig.backend.stop(attempt.run_id, attempt.run_dir, stop(StopKind.CANCEL, grace_s=0.1))
     ended = rig.news.settled(attempt.run_id)
@@ -79,6 +80,7 @@ def test_another_signal_is_sent_too(rig: LocalRig) -> None:
     attempt = rig.attempt(stubborn=True)
     rig.backend.start(attempt)
     rig.news.running(attempt.run_id)
+    rig.ready(attempt)
     rig.backend.stop(attempt.run_id, attempt.run_dir, stop(StopKind.CANCEL, grace_s=60))
     rig.backend.stop(attempt.run_id, attempt.run_dir, stop(StopKind.CANCEL, grace_s=60, number="KILL"))
     assert rig.news.settled(attempt.run_id, within_s=3).signal == signal.SIGKILL
@@ -137,6 +139,7 @@ def test_a_stop_is_marked_once_however_often_it_is_asked(rig: LocalRig) -> None:
     attempt = rig.attempt(stubborn=True)
     rig.backend.start(attempt)
     rig.news.running(attempt.run_id)
+    rig.ready(attempt)
     for _ in range(3):
         rig.backend.stop(attempt.run_id, attempt.run_dir, stop(StopKind.CANCEL, grace_s=0.3))
     rig.news.settled(attempt.run_id)

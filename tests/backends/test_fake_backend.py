@@ -36,6 +36,9 @@ class FakeRig:
             self.world.stubborn.add(attempt.run_id)
         return attempt
 
+    def ready(self, attempt: AttemptSpec) -> None:
+        """In memory everything is at once."""
+
     def unstartable(self) -> AttemptSpec:
         return self._attempt(("nope",))
 

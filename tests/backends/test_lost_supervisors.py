@@ -68,10 +68,11 @@ def test_a_killed_process_group_changes_nothing_about_that(rig: LocalRig) -> Non
 
 
 def test_survivors_that_took_no_environment_along_are_found_by_their_control_group(rig: LocalRig) -> None:
-    attempt = rig.job("bash", "-c", "env -i setsid sleep 4321 & sleep 901", grace_s=2.0)
+    ours = f"sleep 4321.{os.getpid()}"
+    attempt = rig.job("bash", "-c", f"env -i setsid {ours} & sleep 901", grace_s=2.0)
     rig.backend.start(attempt)
     rig.news.running(attempt.run_id)
-    naked = lambda: [pid for pid in processes.everyone() if processes.command(pid) == "sleep 4321"]  # noqa: E731
+    naked = lambda: [pid for pid in processes.everyone() if processes.command(pid) == ours]  # noqa: E731
     eventually(lambda: bool(naked()))
     kill(supervisor(attempt))
     rig.news.settled(attempt.run_id)

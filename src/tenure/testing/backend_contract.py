@@ -67,6 +67,9 @@ class Rig(Protocol):
     def attempt(self, *, processes: int = 1, stubborn: bool = False) -> AttemptSpec:
         """A fresh attempt that runs until `end`; `stubborn` processes ignore a polite stop.  More than one are a gang."""
 
+    def ready(self, attempt: AttemptSpec) -> None:
+        """Return once the program has set itself up: a `stubborn` one hears a stop politely until then."""
+
     def unstartable(self) -> AttemptSpec:
         """An attempt whose program does not exist."""
 
@@ -152,6 +155,7 @@ class BackendContract:
         attempt = rig.attempt(stubborn=True)
         rig.backend.start(attempt)
         rig.news.running(attempt.run_id)
+        rig.ready(attempt)
         rig.backend.stop(attempt.run_id, attempt.run_dir, _stop(grace_s=60))
         rig.news.wait(attempt.run_id, lambda seen: seen.state is AttemptState.STOPPING)
         rig.backend.stop(attempt.run_id, attempt.run_dir, _stop(StopKind.CANCEL, grace_s=0))
@@ -161,6 +165,7 @@ class BackendContract:
         attempt = rig.attempt(stubborn=True)
         rig.backend.start(attempt)
         rig.news.running(attempt.run_id)
+        rig.ready(attempt)
         rig.backend.stop(attempt.run_id, attempt.run_dir, _stop(StopKind.CANCEL, grace_s=60))
         rig.backend.stop(attempt.run_id, attempt.run_dir, _stop(grace_s=0))
         assert rig.news.settled(attempt.run_id).outcome is Outcome.CANCELLED
@@ -169,6 +174,7 @@ class BackendContract:
         attempt = rig.attempt(stubborn=True)
         rig.backend.start(attempt)
         rig.news.running(attempt.run_id)
+        rig.ready(attempt)
         rig.backend.stop(attempt.run_id, attempt.run_dir, _stop(grace_s=0.3))
         ended = rig.news.settled(attempt.run_id)
         assert (ended.outcome, ended.exit_code, ended.signal) == (Outcome.INTERRUPTED, 137, 9)

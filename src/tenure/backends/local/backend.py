@@ -13,7 +13,7 @@ import select
 import socket
 import sys
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from tenure.domain.errors import LaunchError, Unavailable
 from tenure.domain.ids import Instant, RunId
 
 from . import processes, wire
+from .checkpoints import NAME as CHECKPOINTS
+from .checkpoints import open_checkpoints
 from .clock import Clock
 from .layout import NEWS_SOCKET, SPEC
 from .nursery import Nursery
@@ -52,9 +54,8 @@ class LocalBackend:
         self._lock = threading.RLock()
         self._nursery_lock = threading.Lock()
         self._watched: dict[RunId, str] = {}  # run directories of attempts whose end has not been heard
-        self._ours: set[RunId] = (
-            set()
-        )  # whose supervisor is a child of the present forkserver: it tells when that leaves
+        # orders that the present forkserver has not reported as done: it tells when such a supervisor leaves
+        self._ours: Counter[RunId] = Counter()
         self._adopted: dict[int, RunId] = {}  # pidfds of the supervisors that are not
         self._asked: set[RunId] = set()  # starts that were asked for, and no news yet
         self._asked_again: set[RunId] = set()  # because the forkserver died before they had begun
@@ -114,8 +115,11 @@ class LocalBackend:
         run_dir = Path(attempt.run_dir)
         try:
             run_dir.mkdir(parents=True, exist_ok=True)
-            _write_spec(run_dir, wire.spec(attempt))
+            same_job = attempt.retry_of is not None and attempt.retry_of.rpartition(".")[0] == attempt.job_id
+            open_checkpoints(run_dir, attempt.checkpoints_of, same_job=same_job)
+            wire.write_spec(run_dir, attempt)
         except OSError as error:
+            _leave_nothing(run_dir)
             code = "DiskFull" if error.errno in (28, 122) else "RunDirUnusable"
             raise LaunchError(f"cannot write {run_dir}: {error.strerror or error}", code=code, exit_code=126) from error
         with self._lock:
@@ -163,7 +167,7 @@ class LocalBackend:
                 raise Unavailable("the local backend is not open")
             try:
                 with self._lock:
-                    self._ours.add(run)
+                    self._ours[run] += 1
                 nursery.order(what, run, run_dir, check=check)
                 return
             except OSError as error:
@@ -233,7 +237,7 @@ class LocalBackend:
         """Watch a supervisor that is no child of our forkserver: its end must be noticed all the same."""
         with self._lock:
             self._watched[run] = run_dir
-            if run in self._ours or run in self._adopted.values() or not opened:
+            if self._ours[run] > 0 or run in self._adopted.values() or not opened:
                 return
             pid = int(opened["pid"])
             with contextlib.suppress(OSError):
@@ -276,8 +280,12 @@ class LocalBackend:
                 self._replace_nursery(nursery)
             else:
                 with self._lock:
-                    self._ours.discard(RunId(message["left"]))
-                self._on_left(RunId(message["left"]))
+                    run = RunId(message["left"])
+                    self._ours[run] -= 1
+                    last = self._ours[run] <= 0
+                    if last:
+                        del self._ours[run]
+                self._on_left(run, last=last)
 
     def _hear_news(self) -> None:
         while (data := _receive(self._news)) is not None:
@@ -293,12 +301,13 @@ class LocalBackend:
             return
         self._notice(wire.observation(run, news))
 
-    def _on_left(self, run: RunId) -> None:
+    def _on_left(self, run: RunId, *, last: bool = True) -> None:
         """A supervisor is gone.  Where its last news did not reach us, the files have it."""
         self._hear_news()  # what it said before it left comes first
         with self._lock:
             run_dir = self._watched.get(run)
-            self._asked.discard(run)
+            if last:
+                self._asked.discard(run)
         if run_dir is None:
             return
         seen = self._observe(run, run_dir, Census())
@@ -355,8 +364,17 @@ class LocalBackend:
             self._asked_again.add(run)
             with contextlib.suppress(OSError):
                 with self._lock:
-                    self._ours.add(run)
+                    self._ours[run] += 1
                 nursery.order("supervise", run, watched[run])
+
+
+def _leave_nothing(run_dir: Path) -> None:
+    """Undo a start that was refused before anything was asked for: empty directories and links, never a file."""
+    if not (run_dir / SPEC).exists():
+        with contextlib.suppress(OSError):
+            checkpoints = run_dir / CHECKPOINTS
+            checkpoints.unlink() if checkpoints.is_symlink() else checkpoints.rmdir()
+            run_dir.rmdir()
 
 
 def _launch_failed(run: RunId, reason: str, message: str) -> Observation:
@@ -375,20 +393,3 @@ def _receive(sock: socket.socket) -> bytes | None:
         return sock.recv(1024 * 1024)
     except BlockingIOError:
         return None
-
-
-def _write_spec(run_dir: Path, spec: Mapping[str, Any]) -> None:
-    """Whole or not at all, readable by its owner alone from the first instant.  An earlier one is left as it is."""
-    target = run_dir / SPEC
-    if target.exists():
-        return
-    draft = run_dir / f"{SPEC}.{os.getpid()}.{threading.get_ident()}"
-    try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(json.dumps(spec, separators=(",", ":")).encode("ascii"))
-        os.rename(draft, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise

@@ -26,6 +26,7 @@ __all__ = [
     "oom_kills",
     "send",
     "session",
+    "signal_number",
     "start_ticks",
 ]  # fmt: skip
 
@@ -171,3 +172,12 @@ def send(who: Identity, number: int, still_ours: Callable[[int], bool] | None = 
         return False
     finally:
         os.close(fd)
+
+
+def signal_number(name: str) -> int:
+    """`TERM`, `SIGTERM` or `15`; TERM for what names no signal."""
+    text = str(name).upper().removeprefix("SIG")
+    if text.isdigit() and 0 < int(text) < signal.NSIG:
+        return int(text)
+    found: signal.Signals | None = signal.Signals.__members__.get("SIG" + text)
+    return int(found or signal.SIGTERM)

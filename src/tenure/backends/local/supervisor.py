@@ -14,18 +14,16 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Callable
 from typing import Any
-
-from tenure.sdk.record import RECORD, RecordWriter, read_record
 
 from . import processes
 from .cgroup import Cgroup
+from .chronicle import Chronicle
 from .clock import Clock, end_of
-from .journal import Journal, preallocate
+from .journal import Journal
 from .ladder import Ladder
 from .launch import Failure
-from .layout import CONTROL_SOCKET, JOURNAL, LOCK, NEWS_SOCKET, RESERVE, SCRIPT, SPEC
+from .layout import CONTROL_SOCKET, JOURNAL, LOCK, NEWS_SOCKET, SPEC
 from .locks import try_lock
 from .requests import Requests
 from .roster import Gang, Roster, WorkList
@@ -38,7 +36,6 @@ __all__ = ["Supervisor", "supervise"]
 
 LEFTOVER_GRACE_S = 2.0  # for what a finished program left behind
 PARTNER_GRACE_S = 10.0  # for the others of a gang that has lost a member
-_RESERVE_BYTES = 8 * 1024
 
 
 class Supervisor:
@@ -48,7 +45,7 @@ class Supervisor:
         self.spec, self.job, self.run_dir = spec, spec["job"], str(spec["run_dir"])
         self.journal, self.clock = journal, clock
         self.cgroup = self._open(boot)
-        self.record: RecordWriter | None = None
+        self.record = Chronicle(self.run_dir)
         self.tree = Tree(self.cgroup)
         self.ladder = Ladder(self.tree, clock)
         self.roster = self._roster()
@@ -63,7 +60,6 @@ class Supervisor:
         self.oom_kills = processes.oom_kills()
         self.control: socket.socket | None = None
         self.told_to_end = False
-        self._record_size = -1
 
     def _open(self, boot: str) -> Cgroup | None:
         status = os.stat(self.run_dir)
@@ -85,7 +81,7 @@ class Supervisor:
         """Returns when the attempt has ended and everything about it is written down."""
         try:
             self._listen()
-            self._open_record()
+            self.record.open(self.spec)
         except OSError as error:
             self.failure = unprepared(error)
         if self.journal.full_disk:  # a start that is not written down might be made again
@@ -96,17 +92,6 @@ class Supervisor:
         while not self._everybody_left():
             self._wait()
         self._close()
-
-    def _open_record(self) -> None:
-        self.record = RecordWriter(self.run_dir, by="supervisor")
-        self.record.opened(
-            run_id=self.spec["run_id"], job_id=self.spec["job_id"], attempt=self.spec["number"], retry_of=self.spec["retry_of"],
-            argv=self.job["argv"] or [SCRIPT, *self.job["script_args"]], name=self.job["name"], code=self.job["fingerprint"] or None,
-        )  # fmt: skip
-        fd = os.open(os.path.join(self.run_dir, RESERVE), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        preallocate(fd, _RESERVE_BYTES, keep_size=False)
-        os.close(fd)
-        self._record_size = os.path.getsize(os.path.join(self.run_dir, RECORD))
 
     def _listen(self) -> None:
         processes.become_subreaper()
@@ -219,7 +204,7 @@ class Supervisor:
             )  # fmt: skip
 
     def _code_changed(self, changed: str) -> None:
-        self._say(lambda record: record.line("code_changed", changed=changed))
+        self.record.say(lambda record: record.line("code_changed", changed=changed))
         self.journal.write("code-changed", changed=changed)
         self._tell()
         self.journal.facts.known["details"].pop("code_changed")  # told once; who reads the files finds it there
@@ -239,7 +224,7 @@ class Supervisor:
             self.ladder.begin(signal.SIGTERM, float(mark["grace_s"]))
             return
         if all(mark["stop"] != earlier["stop"] for earlier in self.stops):  # a kind is marked once
-            self._say(
+            self.record.say(
                 lambda record: record.stop_requested(
                     mark["stop"], mark["reason"], message=mark["message"], by=mark["by"] or None
                 )
@@ -248,13 +233,13 @@ class Supervisor:
         self.stops.append(mark)
         self.starter.abandoned = True
         self.tree.signal(signal.SIGKILL, only=self.starter.unborn())
-        self.ladder.begin(signal_number(mark["signal"]), float(mark["grace_s"]))
+        self.ladder.begin(processes.signal_number(mark["signal"]), float(mark["grace_s"]))
         self._tell()
 
     def _shrink(self, request: dict[str, Any]) -> None:
         ranks = self.roster.shrink(int(request["count"]))
         for member in [m for m in self.starter.members.values() if m.seat.rank in ranks]:
-            self.tree.signal(signal_number(request["signal"]), only=self._belongings(member))
+            self.tree.signal(processes.signal_number(request["signal"]), only=self._belongings(member))
             self.letting_go.append((self.clock.monotonic() + float(request["grace_s"]), member))
         if ranks:
             self.journal.write("live", live=self.roster.live, let_go=ranks, reason=request.get("reason", ""))
@@ -286,7 +271,7 @@ class Supervisor:
     def _warn(self) -> None:
         """`--signal=[B:]SIG@SECONDS`: to the script alone, or to everything but the script, as Slurm does."""
         asked, mains = self.job["stop_signal"], set(self.starter.members)
-        number = signal_number(asked["signal"])
+        number = processes.signal_number(asked["signal"])
         if asked["batch_only"]:
             told = self.tree.signal(number, only=mains)
         else:
@@ -303,8 +288,9 @@ class Supervisor:
         ended = wall if started is None else end_of(
             started_wall=started, started_elapsed=facts.started_elapsed, wall=wall, elapsed=elapsed
         )  # fmt: skip
-        message = verdict.message + self._disk_trouble()
-        self._say(
+        self.record.in_trouble |= self.journal.full_disk
+        message = verdict.message + self.record.disk_trouble()
+        self.record.say(
             lambda record: record.closed(
                 verdict.outcome,
                 exit_code=verdict.exit_code,
@@ -326,48 +312,12 @@ class Supervisor:
         if self.failure is not None and not self.stops:
             return Verdict("failed", self.failure.exit_code, None, self.failure.code, self.failure.message)
         verdict = decide(
-            main=self.roster.main, failure=self.roster.failure, stops=self.stops, closed=self._own_words(),
+            main=self.roster.main, failure=self.roster.failure, stops=self.stops, closed=self.record.own_words(),
             size=self.roster.size, kind=self.roster.kind, time_limit_s=self.job["time_limit_s"],
         )  # fmt: skip
         if verdict.outcome == "failed" and verdict.signal == signal.SIGKILL and processes.oom_kills() > self.oom_kills:
             return verdict._replace(reason="OutOfMemory", message=f"{verdict.message}; the kernel was short of memory")
         return verdict
-
-    def _own_words(self) -> dict[str, Any] | None:
-        """How the run closed its own record, if it did."""
-        with contextlib.suppress(OSError):
-            if os.path.getsize(os.path.join(self.run_dir, RECORD)) == self._record_size:
-                return None  # nobody but us has written
-        record = read_record(self.run_dir)
-        if record.closed is None or record.closed["by"] != "run":
-            return None
-        return {"outcome": record.outcome, "reason": record.closed["reason"], "message": record.closed["message"]}
-
-    def _say(self, words: Callable[[RecordWriter], None]) -> None:
-        """Words that must stand in the record: on a full disk the reserve is given up for them.
-
-        What cannot be said all the same is no reason to end the attempt: it stands in the news, and in the journal.
-        """
-        with contextlib.suppress(OSError):
-            if self._disk_is_full():
-                os.unlink(os.path.join(self.run_dir, RESERVE))
-        try:
-            self.record = self.record or RecordWriter(self.run_dir, by="supervisor")
-            words(self.record)
-        except OSError:
-            self.journal.full_disk = True
-
-    def _disk_is_full(self) -> bool:
-        status = os.statvfs(self.run_dir)
-        blocks = status.f_bavail if os.geteuid() else status.f_bfree
-        return blocks * status.f_frsize < _RESERVE_BYTES
-
-    def _disk_trouble(self) -> str:
-        try:
-            full = self.journal.full_disk or self._disk_is_full()
-        except OSError:
-            return ""
-        return " (the disk under the run directory is full or failing: output may be missing)" if full else ""
 
     def _tell(self) -> None:
         """News for the daemon.  Where nobody listens the files are the truth."""
@@ -377,11 +327,9 @@ class Supervisor:
     def _tidy(self) -> None:
         if self.cgroup is not None:
             self.cgroup.remove()
-        for name in (CONTROL_SOCKET, RESERVE):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self.run_dir, name))
-        if self.record is not None:
-            self.record.close()
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self.run_dir, CONTROL_SOCKET))
+        self.record.close()
         self.journal.close()
         self.starter.close()
         self.epoll.close()
@@ -391,15 +339,6 @@ class Supervisor:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for fd in (self.wake, self._waker):
             os.close(fd)
-
-
-def signal_number(name: str) -> int:
-    """`TERM`, `SIGTERM` or `15`; TERM for what names no signal."""
-    text = str(name).upper().removeprefix("SIG")
-    if text.isdigit() and 0 < int(text) < signal.NSIG:
-        return int(text)
-    found: signal.Signals | None = signal.Signals.__members__.get("SIG" + text)
-    return int(found or signal.SIGTERM)
 
 
 def _drain(sock: socket.socket) -> list[bytes]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tenure.domain.attempt import AttemptSpec, AttemptState, Observation, Stop, Survivor
@@ -10,7 +15,9 @@ from tenure.domain.ids import Instant, RunId
 from tenure.domain.job import JobSpec
 from tenure.domain.lifecycle import Outcome
 
-__all__ = ["observation", "spec", "stop"]
+from .layout import SPEC
+
+__all__ = ["observation", "spec", "stop", "write_spec"]
 
 
 def _job(job: JobSpec) -> dict[str, Any]:
@@ -71,3 +78,23 @@ def observation(run: RunId, known: Mapping[str, Any], *, boot: str | None = None
         survivors=tuple(Survivor(**survivor) for survivor in known.get("survivors", ())),
         details=details,
     )
+
+
+def write_spec(run_dir: Path, attempt: AttemptSpec) -> None:
+    """Whole or not at all, readable by its owner alone from the first instant.  An earlier one is left as it is.
+
+    Raises OSError.
+    """
+    target = run_dir / SPEC
+    if target.exists():
+        return
+    draft = run_dir / f"{SPEC}.{os.getpid()}.{threading.get_ident()}"
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(json.dumps(spec(attempt), separators=(",", ":")).encode("ascii"))
+        os.rename(draft, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
