@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pytest
 
-from tenure.domain.amounts import GPU, GPU_MEMORY
+from tenure.domain.amounts import GPU, GPU_MEMORY, parse_bytes
 from tenure.domain.errors import NotFound
 from tenure.domain.ids import Instant, WorkloadKey
 from tenure.domain.plan import Plan
@@ -38,10 +40,10 @@ def _engine(*jobs: dict[str, Any], card: bool = True) -> Engine:
     return engine
 
 
-def _settle(engine: Engine) -> list[Plan]:
+def _settle(engine: Engine, now: Instant = _NOW) -> list[Plan]:
     plans: list[Plan] = []
-    while engine.has_heads(_NOW):
-        plans.append(engine.cycle(_NOW))
+    while engine.has_heads(now):
+        plans.append(engine.cycle(now))
         decided = plans[-1].admits or plans[-1].preempts or plans[-1].shrinks
         if not decided and len(plans) > 1 and plans[-1].order == plans[-2].order:
             break
@@ -115,10 +117,40 @@ def _copy(life: Any, *, without: set[str], changed: dict[str, Any]) -> Engine:
     return copy
 
 
+def _check(life: Any, key: WorkloadKey, change: str, effect: str) -> str:
+    """Apply one counterfactual to a copy with everybody in it; the kind that came true."""
+    if ended := re.fullmatch(r"when (.+) (?:ends|have ended)", change):
+        copy = _copy(life, without=set(ended[1].split(", ")), changed={})
+        assert key in {a.key for p in _settle(copy, life.now) for a in p.admits}, (key, change)
+        return "ends"
+    w = life.known[key]
+    if smaller := re.fullmatch(r"with (\S+)( \S+B of card memory| share\(s\)) instead of .*", change):
+        memory = smaller[2].endswith("of card memory")
+        amount = parse_bytes(smaller[1] + smaller[2].split()[0]) if memory else int(smaller[1])
+        resource = GPU_MEMORY if memory else GPU
+        (ps,) = w.pod_sets
+        less = replace(w, pod_sets=(replace(ps, requests={**ps.requests, resource: amount}),))
+        copy = _copy(life, without=set(), changed={key: less})
+        assert key in {a.key for p in _settle(copy, life.now) for a in p.admits}, (key, change)
+        return "smaller"
+    raised = re.fullmatch(r"at priority p(\d)", change)
+    assert raised is not None, change
+    copy = _copy(life, without=set(), changed={key: replace(w, priority=int(raised[1]))})
+    plans = _settle(copy, life.now)
+    asked = ([str(p.victim) for p in (*plan.preempts, *plan.shrinks) if p.preemptor == key] for plan in plans)
+    victims = next((set(v) for v in asked if v), set())
+    wanted = effect.removeprefix("it would preempt ")
+    if wanted == effect:
+        assert key in {a.key for p in plans for a in p.admits}, (key, change)
+    else:
+        assert victims == set(wanted.split(", ")), (key, change, effect, victims)
+    return "higher"
+
+
 @pytest.mark.parametrize(("kind", "seed"), [("flat", 3), ("tree", 4), ("fair", 5)])
 def test_what_would_help_helps_and_blockers_are_complete(kind: str, seed: int) -> None:
     life = _life()(kind, seed)
-    checked = {"ends": 0, "free": 0}
+    checked: Counter[str] = Counter()
     for step in range(500):
         life.step()
         if step % 10 or life.engine.next_wakeup() is not None or life.shrinking:
@@ -128,11 +160,7 @@ def test_what_would_help_helps_and_blockers_are_complete(kind: str, seed: int) -
             explanation = life.engine.explain(key, life.now)
             assert explanation.blockers or explanation.message
             for c in explanation.counterfactuals:
-                single = re.fullmatch(r"when (\S+) ends", c.change)
-                if single:
-                    copy = _copy(life, without={single[1]}, changed={})
-                    assert key in {a.key for p in _settle(copy) for a in p.admits}, (key, c)
-                    checked["ends"] += 1
+                checked[_check(life, key, c.change, c.effect)] += 1
             kinds = {b.kind for b in explanation.blockers}
             if kinds == {"quota"}:
                 gone = {str(h.key) for b in explanation.blockers for h in b.held_by}
@@ -144,8 +172,7 @@ def test_what_would_help_helps_and_blockers_are_complete(kind: str, seed: int) -
                 _settle(copy)
                 assert key in _admitted(copy) or copy.status(key).reason == "TopologyPlacementFailed"
                 checked["free"] += 1
-    assert checked["ends"] > 2
-    assert checked["free"] > 2
+    assert all(checked[kind] for kind in ("ends", "free", "smaller", "higher")), checked
 
 
 def test_asking_for_the_last_of_ten_thousand_is_quick() -> None:

@@ -48,6 +48,9 @@ _POLICIES: dict[str, dict[str, Any]] = {
     "cut": {"queues": {name: {"cohort": "all", "owns": {"gpu": 2, "memory": "20Gi"}, **_TAKING} for name in "ab"}},
 }
 
+for _policy in _POLICIES.values():
+    _policy["priorities"] = {"p1": 1, "p2": 2, "p3": 3}
+
 
 class Life:
     def __init__(self, kind: str, seed: int) -> None:

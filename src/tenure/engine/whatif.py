@@ -102,12 +102,22 @@ def _asking_less(w: Workload, resource: str, free: int, asked: int) -> Workload 
     pods = []
     for p in w.pod_sets:
         each = p.requests.get(resource, 0)
-        less = each * free // asked
+        less = _said_exactly(resource, each * free // asked)
         if each and not less:
             return None
         pods.append(replace(p, requests={**p.requests, resource: less}) if each else p)
     changed = replace(w, pod_sets=tuple(pods))
     return None if changed == w else changed
+
+
+def _said_exactly(resource: str, amount: int) -> int:
+    """The largest amount up to this one that `_amount` spells without rounding: what is shown is what was tried."""
+    if resource != GPU_MEMORY:
+        return amount
+    for unit in (1 << 30, 1 << 20, 1 << 10):
+        if amount >= unit:
+            return -(-(amount * 10 // unit) * unit // 10)
+    return amount
 
 
 def _amount(resource: str, amount: int) -> str:
@@ -138,6 +148,8 @@ def _higher(world: World, item: Item, line: list[Workload], trial: Trial) -> Ite
             victims += [p.victim for p in plan.preempts if p.preemptor == item.key]
             victims += [p.victim for p in plan.shrinks if p.preemptor == item.key]
             started = started or any(a.key == item.key for a in plan.admits)
+            if victims or started:
+                break
         if victims:
             yield Counterfactual(change=f"at priority {c.name}", effect=f"it would preempt {', '.join(victims)}")
             return
