@@ -87,7 +87,7 @@ class Situation:
     rest: tuple[Workload, ...]
     verdict: Pend | None
 
-    def keys(self) -> list[WorkloadKey]:
+    def everybody(self) -> list[WorkloadKey]:
         """Everybody whose runtime may be asked for."""
         return [r.workload.key for r in self.holders] + [w.key for w, _ in self.waiting] + [w.key for w in self.rest]
 

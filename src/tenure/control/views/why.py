@@ -14,6 +14,7 @@ from ..clock import wire
 from ..live import Live
 from ..lookup import rows_of
 from .events import event_json
+from .expected import expected_start
 
 if TYPE_CHECKING:
     from ..app import Platform
@@ -23,8 +24,8 @@ __all__ = ["why"]
 STORY = 200
 
 
-def why(platform: Platform, id: str) -> dict[str, Any]:
-    """Raises NotFound; an array is asked about task by task."""
+def why(platform: Platform, id: str, *, forecast: bool = True) -> dict[str, Any]:
+    """Raises NotFound; an array is asked about task by task.  `forecast` False leaves out the expected start."""
     rows, is_array = rows_of(platform.ledger, id)
     if is_array:
         waiting = next((row for row in rows if row.state is JobState.QUEUED), rows[0])
@@ -39,10 +40,14 @@ def why(platform: Platform, id: str) -> dict[str, Any]:
         "position": None,
         "blockers": [],
         "expected_start": None,
+        "expected_start_reason": None,
         "counterfactuals": [],
     }
     if row.state is JobState.QUEUED:
         _waiting(platform, row, answer)
+        if forecast:
+            answer["expected_start"], reason = expected_start(platform, row.id)
+            answer["expected_start_reason"] = reason or None
     elif not answer["message"]:
         answer["message"] = _standing(row)
     answer["history"] = _history(platform, row)
