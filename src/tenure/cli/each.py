@@ -14,8 +14,8 @@ from .submission import jobs_in
 __all__ = ["each"]
 
 
-def each(call: Call, act: Callable[[str], Any]) -> int:
-    """`act(id)` answers a job; prints what became of each.  0, or 2 for a job that is not there, or 1 for a refusal."""
+def each(call: Call, act: Callable[[str], Any], shown: Callable[[dict[str, Any]], str] | None = None) -> int:
+    """`act(id)` answers a job; prints what became of each (`shown`, else a line).  0, or 2 for a job that is not there, or 1 for a refusal."""
     answers: list[Any] = []
     worst = 0
     for job in call.ids:
@@ -33,7 +33,7 @@ def each(call: Call, act: Callable[[str], Any]) -> int:
         if call.form == "name":
             print(answer["id"])
         else:
-            print(_line(answer))
+            print((shown or _line)(answer))
     return worst
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .call import Call
 from .client import job_path
 from .each import each
@@ -15,10 +17,14 @@ VERB = Verb(
     ),
     positionals=(1, None),
     what="job id",
-    details="The new job links to the old one, whose record stays.",
+    details="Prints the id of the new job, which links to the old one; the old record stays.",
 )
 
 
 def run(call: Call) -> int:
     only = call.parsed.text("only") == "failed" or call.parsed.on("only-failed")
-    return each(call, lambda job: call.client.post(job_path(job, ":retry"), {"only_failed": only}))
+
+    def again(job: str) -> Any:
+        return call.client.post(job_path(job, ":retry"), {"only_failed": only})
+
+    return each(call, again, shown=lambda job: str(job["id"]))

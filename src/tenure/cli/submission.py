@@ -95,8 +95,7 @@ def body_of(call: Call, *, file_allowed: bool) -> tuple[dict[str, Any], list[str
     else:
         _file(parsed, body, notes)
     _flags(call, body)
-    if not body.pop("_own_workdir", False):
-        body.setdefault("workdir", _here())
+    body["cwd"] = _here()
     if call.settings.url is None and "workdir" in body and not os.path.isdir(body["workdir"]):
         raise Usage(f"--workdir {body['workdir']!r}: there is no such directory")
     body["environment"], left = submitter_environment(os.environ)
@@ -139,7 +138,7 @@ def missing_program(call: Call, body: Mapping[str, Any]) -> str | None:
     """Why the program of a command cannot be started, as the shell would put it; None if it can, or is elsewhere."""
     if call.settings.url is not None or "argv" not in body:
         return None
-    name, workdir = body["argv"][0], body["workdir"]
+    name, workdir = body["argv"][0], body.get("workdir") or body["cwd"]
     path = (body.get("env") or {}).get("PATH") or body["environment"].get("PATH")
     if "/" in name:
         found = os.path.join(workdir, name)
@@ -182,7 +181,6 @@ def _file(parsed: Parsed, body: dict[str, Any], notes: list[str]) -> None:
         if arguments:
             raise Usage(f"{arguments[0]!r}: a Job file takes no arguments")
         body["file"] = {"name": shown, "text": text}
-        body["_own_workdir"] = "workingDir" in text
         return
     if not text.startswith("#!"):
         raise Usage(
@@ -196,9 +194,6 @@ def _file(parsed: Parsed, body: dict[str, Any], notes: list[str]) -> None:
         )
     if any(line.startswith("#SBATCH") for line in text.splitlines()):
         body["file"] = {"name": shown, "text": text}
-        body["_own_workdir"] = any(
-            line.startswith("#SBATCH") and ("--chdir" in line or " -D" in line) for line in text.splitlines()
-        )
     else:
         body["script"] = text
         body["name"] = "script" if name == "-" else os.path.basename(name)

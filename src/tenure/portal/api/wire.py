@@ -79,7 +79,10 @@ class JobSubmission(Strict):
     begin: str | None = Field(default=None, examples=["now+1hour", "2026-11-29T21:30:00Z"])
     env: dict[str, str] = {}
     environment: dict[str, str] | None = Field(default=None, description="The submitter's whole environment.")
-    workdir: str | None = None
+    workdir: str | None = Field(default=None, description="Where it runs; wins over a file's own.")
+    cwd: str | None = Field(
+        default=None, description="Where the submitter stood: the default, and the base of a file's relative directory."
+    )
     grace: str | int | None = Field(default=None, description="From the request to stop to the kill.", examples=["30s"])
     requeue: bool = True
     backoff_limit: int = Field(default=0, ge=0)
