@@ -1,4 +1,8 @@
-"""The supervisor's share of the run's record, and the blocks that are kept so that its last words fit on a full disk."""
+"""The supervisor's share of the run's record, and the blocks that are kept so that its last words fit on a full disk.
+
+The blocks belong to the lock file, which is there anyway and has no content: a file of their own for each attempt,
+made and unlinked, costs more than all of the record (on ext4 without a journal the more, the more were unlinked lately).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any
 from tenure.sdk.record import RECORD, RecordWriter, read_record
 
 from .journal import preallocate
-from .layout import RESERVE, SCRIPT
+from .layout import LOCK, SCRIPT
 
 __all__ = ["Chronicle"]
 
@@ -22,7 +26,7 @@ class Chronicle:
 
     def __init__(self, run_dir: str) -> None:
         self._run_dir = run_dir
-        self._reserve = os.path.join(run_dir, RESERVE)
+        self._reserve = os.path.join(run_dir, LOCK)
         self._record: RecordWriter | None = None
         self._size = -1  # of the record while nobody but us has written
         self.in_trouble = False  # something could not be written
@@ -47,7 +51,7 @@ class Chronicle:
         """
         with contextlib.suppress(OSError):
             if self._disk_is_full():
-                os.unlink(self._reserve)
+                os.truncate(self._reserve, 0)
         try:
             self._record = self._record or RecordWriter(self._run_dir, by="supervisor")
             words(self._record)
@@ -82,6 +86,6 @@ class Chronicle:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            os.unlink(self._reserve)
+            os.truncate(self._reserve, 0)
         if self._record is not None:
             self._record.close()

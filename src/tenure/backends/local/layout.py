@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 __all__ = [
-    "CONTROL_SOCKET", "FORKSERVER_LOG", "JOURNAL", "LOCK", "NEWS_SOCKET", "REQUESTS", "RESERVE", "SCRIPT", "SHIM_DIR", "SPEC",
+    "CONTROL_SOCKET", "FORKSERVER_LOG", "JOURNAL", "LOCK", "NEWS_SOCKET", "REQUESTS", "SCRIPT", "SHIM_DIR", "SPEC",
     "log_name",
 ]  # fmt: skip
 
 SPEC = "spec.json"  # what to run (0600: it holds the whole environment)
-LOCK = "lock"  # held by the supervisor for as long as it lives
+LOCK = "lock"  # held by the supervisor for as long as it lives; its blocks are the reserve for the last lines on a full disk
 JOURNAL = "supervisor.jsonl"  # every durable fact, one line each
 REQUESTS = "requests.jsonl"  # what the daemon asked for: stops and shrinks, one line each
 CONTROL_SOCKET = "control"  # datagrams here only say "look at the requests"
-RESERVE = "reserve"  # blocks kept so that the last lines fit on a full disk
 SCRIPT = "script"  # a script job's text (0700)
 
 NEWS_SOCKET = "news"  # in the state directory: supervisors tell the daemon

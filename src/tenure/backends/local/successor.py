@@ -21,7 +21,7 @@ from .cgroup import Cgroup
 from .clock import Clock
 from .facts import Facts
 from .journal import Journal, read_lines
-from .layout import CONTROL_SOCKET, JOURNAL, LOCK, NEWS_SOCKET, REQUESTS, RESERVE, SPEC
+from .layout import CONTROL_SOCKET, JOURNAL, LOCK, NEWS_SOCKET, REQUESTS, SPEC
 from .locks import try_lock
 from .processes import Identity
 from .sockets import send_datagram
@@ -130,9 +130,10 @@ class _Successor:
         group = self._facts.opened.get("cgroup")
         if group and _same_place(self._facts, self._run_dir, self._boot):
             Cgroup(group).remove()
-        for name in (CONTROL_SOCKET, RESERVE):
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._run_dir, name))
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self._run_dir, CONTROL_SOCKET))
+        with contextlib.suppress(OSError):
+            os.truncate(os.path.join(self._run_dir, LOCK), 0)  # the blocks kept for the last words
         self._record.close()
         self._journal.close()
 
