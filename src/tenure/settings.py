@@ -22,6 +22,7 @@ class Settings:
     port: int = 0  # 0 = any free port, kept in `daemon/address.json`
     token: str | None = None  # TENURE_TOKEN, for a client over TCP
     url: str | None = None  # TENURE_URL, for a client that is not on this machine
+    boot_id: str | None = None  # TENURE_BOOT_ID: another boot than the kernel's, for trying what a power loss does
     base_env: Mapping[str, str] = field(default_factory=dict)  # for jobs that bring no environment of their own
 
     @property
@@ -52,7 +53,7 @@ class Settings:
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the environment: TENURE_HOME (default `~/.tenure`), TENURE_LEDGER_URL, TENURE_HOST, TENURE_PORT, TENURE_TOKEN, TENURE_URL."""
+    """Read the environment: TENURE_HOME (default `~/.tenure`), TENURE_LEDGER_URL, TENURE_HOST, TENURE_PORT, TENURE_TOKEN, TENURE_URL, TENURE_BOOT_ID."""
     env = os.environ if environ is None else environ
     home = Path(env.get("TENURE_HOME") or Path.home() / ".tenure").expanduser().absolute()
     return Settings(
@@ -62,5 +63,6 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         port=int(env.get("TENURE_PORT") or 0),
         token=env.get("TENURE_TOKEN") or None,
         url=env.get("TENURE_URL") or None,
+        boot_id=env.get("TENURE_BOOT_ID") or None,
         base_env={name: env[name] for name in BASE_ENV if name in env},
     )

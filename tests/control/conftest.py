@@ -26,8 +26,9 @@ class House:
         self.home = home
         self.platform: Platform
 
-    def open(self, card: str | None = "8x16Gi") -> House:
-        settings = load({"TENURE_HOME": str(self.home), "PATH": "/usr/bin:/bin", "HOME": str(self.home.parent)})
+    def open(self, card: str | None = "8x16Gi", **env: str) -> House:
+        env |= {"TENURE_HOME": str(self.home), "PATH": "/usr/bin:/bin", "HOME": str(self.home.parent)}
+        settings = load(env)
         self.platform = Platform.open(settings, cards_flag=[card] if card else [])
         self.platform.start()
         return self

@@ -94,6 +94,24 @@ def test_a_copy_of_the_home_never_touches_the_processes_of_the_original(home: Pa
     house.close()
 
 
+def test_after_a_power_loss_nothing_is_signalled_and_the_work_goes_on(home: Path, tmp_path: Path):
+    """The state as it lay on the disk, found by another boot: what ran then cannot run now."""
+    house = House(home).open()
+    job = house.gpu("bash", "-c", "echo attempt $TENURE_ATTEMPT; exec sleep 60")
+    house.wait_out(job, "attempt 1")
+    subprocess.run(["cp", "-a", str(home), str(tmp_path / "disk")], check=True)
+    after = House(tmp_path / "disk").open(card=None, TENURE_BOOT_ID="another-boot")
+    after.wait_out(job, "attempt 2", attempt=2)
+    first = after.show(job)["attempts"][0]
+    assert (first["outcome"], first["reason"]) == ("interrupted", "MachineRestarted")
+    assert house.show(job)["state"] == "running"
+    for each in (after, house):
+        each.cancel(job, grace_s=0.5)
+        assert each.wait(job)["outcome"] == "cancelled"
+        each.check_laws()
+        each.close()
+
+
 def test_a_lost_supervisor_interrupts_its_attempt_and_the_job_comes_back(home: Path):
     house = House(home).open()
     job = house.gpu("bash", "-c", "echo attempt $TENURE_ATTEMPT; exec sleep 60")

@@ -219,6 +219,7 @@ class Platform:
 
 def _backend(name: str, settings: Settings) -> Backend:
     for entry in entry_points(group="tenure.backends", name=name):
-        backend: Backend = entry.load()(settings.daemon_dir)
+        options = {"boot_id": settings.boot_id} if settings.boot_id else {}
+        backend: Backend = entry.load()(settings.daemon_dir, **options)
         return backend
     raise Unavailable(f"there is no backend {name!r}; reinstall the package, its entry points are missing")
