@@ -41,7 +41,8 @@ def standings(world: World) -> tuple[Standing, ...]:
             counted[key] = [1, w.created_at]
         else:
             found[0] += 1
-            found[1] = min(w.created_at, found[1])
+            if w.created_at < found[1]:  # noqa: PLR1730  (min() would be a call for each of ten thousand)
+                found[1] = w.created_at
     return tuple(
         Standing(
             namespace=key[0],
