@@ -22,7 +22,7 @@ from tenure.telemetry.cards import CardMonitor, CardSample, XidEvent
 from tenure.telemetry.owners import Attribution, Owners, attribute
 
 from . import cards as card_finding
-from . import policies
+from . import policies, vigil
 from .clock import Clock, wire
 from .conductor import Conductor
 from .driving import Driver
@@ -125,24 +125,34 @@ class Platform:
         self._sweep_thread.start()
 
     def stop(self, *, keep_jobs: bool = False, patience_s: float = 600.0) -> None:
-        """Without `keep_jobs`, every job that runs is asked to leave and waits in the queue for the next start.
-
-        Raises Unavailable when something has not left after `patience_s`: its supervisor goes on, and is named.
-        """
+        """`drain`, unless the jobs stay, and then `close`."""
         try:
-            if not keep_jobs and self.conductor.is_running:
-                self.conductor.drain(by="tenure down")
-                if not self.conductor.empty.wait(patience_s):
-                    left = sorted(x.id for x in self.conductor.live.values() if x.state in HOLDS_QUOTA)
-                    raise Unavailable(f"still there after {patience_s:.0f} s: job {', '.join(left)}", code="JobsRemain")
+            if not keep_jobs:
+                self.drain(patience_s=patience_s)
         finally:
-            self._sweeping.set()
-            if self._sweep_thread is not None:
-                self._sweep_thread.join(timeout=10)
-            self.conductor.stop()
-            self._say(EventKind.DAEMON_STOPPED, "platform stopped" + (", jobs go on" if keep_jobs else ""))
-            self.monitor.close()
-            self.ledger.close()
+            self.close(jobs_go_on=keep_jobs)
+
+    def drain(self, *, patience_s: float | None = None) -> None:
+        """Every job that runs is asked to leave, and waits in the queue for the next start.  Doors still answer.
+
+        Raises Unavailable when something has not left after `patience_s` (None: wait for as long as it takes).
+        """
+        if not self.conductor.is_running:
+            return
+        self.conductor.drain(by="tenure down")
+        if not self.conductor.empty.wait(patience_s):
+            left = sorted(x.id for x in self.conductor.live.values() if x.state in HOLDS_QUOTA)
+            raise Unavailable(f"still there after {patience_s:.0f} s: job {', '.join(left)}", code="JobsRemain")
+
+    def close(self, *, jobs_go_on: bool = False) -> None:
+        """End the loops and let go of everything; supervisors are not touched.  Doors must be shut before."""
+        self._sweeping.set()
+        if self._sweep_thread is not None:
+            self._sweep_thread.join(timeout=10)
+        self.conductor.stop()
+        self._say(EventKind.DAEMON_STOPPED, "platform stopped" + (", jobs go on" if jobs_go_on else ""))
+        self.monitor.close()
+        self.ledger.close()
 
     def on_stop(self, callback: Callable[[bool], None]) -> None:
         """Who runs the platform hears here that a door asked it to stop; the argument is `keep_jobs`."""
@@ -210,6 +220,7 @@ class Platform:
                         if x.state in HOLDS_QUOTA
                     }
                 self._sweeper.sweep(live)
+                vigil.look(self.conductor)
             except Exception:
                 log.exception("a look at the runs failed; the next one follows")
 

@@ -67,6 +67,13 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class StartAgain:
+    """The backend was asked to start this job and knows nothing of it."""
+
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyChanged:
     pass
 
@@ -150,6 +157,9 @@ class Conductor:
         for seen in self.backend.observe([(run, str(self.driver.run_dir(run)))]).values():
             self.heard(seen)
 
+    def start_again(self, job: JobId) -> None:
+        self._inbox.put(StartAgain(job))
+
     def policy_changed(self) -> None:
         self._inbox.put(PolicyChanged())
 
@@ -205,6 +215,8 @@ class Conductor:
                         self._enter(item.rows, item.specs)
                     case Changed():
                         self.sync(item.job, item.stop)
+                    case StartAgain():
+                        self._start_again(item.job)
                     case Drain():
                         self._drain(item.by)
                     case PolicyChanged():
@@ -216,6 +228,12 @@ class Conductor:
         self.driver.act(self)
         if self.draining and not any(live.state in HOLDS_QUOTA for live in self.live.values()):
             self.empty.set()
+
+    def _start_again(self, job: JobId) -> None:
+        live = self.live.get(job)
+        if live is not None and live.state is JobState.ADMITTED:
+            live.launched = False
+            self.driver.start_soon(live)
 
     def _drain(self, by: str) -> None:
         self.draining = True
@@ -276,6 +294,8 @@ class Conductor:
         elif live.state is JobState.CANCELLING:
             self.engine.evict(WorkloadKey(live.id))
             self.driver.stop_soon(live, asked=stop)
+        elif live.state is JobState.EVICTING:
+            self.driver.stop_soon(live)
 
     def forget(self, live: Live) -> None:
         """It has ended: its quota is free, and whoever waited for it is looked at again."""

@@ -125,6 +125,7 @@ class Driver:
 
     def _start(self, conductor: Conductor, live: Live) -> None:
         live.launched = True
+        live.asked_at = self._clock.steady()
         try:
             self._backend.start(self.attempt_spec(live))
         except (TenureError, OSError) as error:
@@ -145,6 +146,7 @@ class Driver:
             with conductor.lock:
                 conductor.observed_absent(live)
             return
+        live.asked_at = self._clock.steady()
         try:
             self._backend.stop(live.current_run, str(self.run_dir(live.current_run)), stop)
         except (TenureError, OSError):

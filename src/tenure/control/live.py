@@ -43,6 +43,7 @@ class Live:
     message: str = ""
     survivors_told: int = 0
     fingerprint: Mapping[str, object] = field(default_factory=dict)  # of the working tree, at submit
+    asked_at: int = 0  # when the backend was last asked for something, steady time
     launched: bool = False  # the backend was asked to start the current attempt
 
     @classmethod

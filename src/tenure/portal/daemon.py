@@ -140,9 +140,11 @@ def _serve(settings: Settings, cards: Sequence[str], ear: _Ear, end: _End) -> in
     finally:
         # The doors stay open while jobs have their grace, so that whoever stops the platform can look on.
         try:
-            platform.stop(keep_jobs=end.keep_jobs)
+            if not end.keep_jobs:
+                platform.drain()
         finally:
             portal.stop()
+            platform.close(jobs_go_on=end.keep_jobs)
     log.info("stopped")
     return 0
 

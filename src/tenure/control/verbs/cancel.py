@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenure.domain.attempt import Stop, StopKind
 from tenure.domain.errors import Conflict, InvalidRequest
 from tenure.domain.events import EventKind
+from tenure.domain.ids import Instant
 from tenure.domain.lifecycle import JobEvent, JobState, Outcome
 from tenure.ledger import Change, JobRow
 
@@ -47,7 +49,7 @@ def cancel(
     if not is_array and rows[0].state is JobState.ENDED and rows[0].outcome is not Outcome.CANCELLED:
         raise Conflict(f"job {id} has already ended ({rows[0].outcome}); there is nothing to cancel", code="JobEnded")
     message = f"cancelled by {caller.user}" + (f": {reason}" if reason else "")
-    done = [_cancel_one(platform, row, message=message) for row in rows]
+    done = _cancel_all(platform, rows, message=message)
     for row in done:
         if row.state in (JobState.CANCELLING, JobState.ENDED):
             grace = grace_s if grace_s is not None else platform.specs.of(row).grace_s
@@ -65,27 +67,30 @@ def cancel(
     return array_json(done) if is_array else job_json(done[0], platform.specs.of(done[0]))
 
 
-def _cancel_one(platform: Platform, row: JobRow, *, message: str) -> JobRow:
-    """The loop may move the job between our look and our write: then look again."""
-    while row.state not in (JobState.ENDED, JobState.CANCELLING):
+def _cancel_all(platform: Platform, rows: Sequence[JobRow], *, message: str) -> list[JobRow]:
+    """All of them in one transaction.  The loop may move a job between our look and our write: then look again."""
+    latest = {row.id: row for row in rows}
+    while open_ := [row for row in latest.values() if row.state not in (JobState.ENDED, JobState.CANCELLING)]:
         at = platform.clock.now()
-        queued = row.state is JobState.QUEUED
-        fields: dict[str, object] = {"reason": "Cancelled", "message": message}
-        if queued:
-            fields |= {"outcome": Outcome.CANCELLED, "ended_at": at}
-        change = Change(
-            job_id=row.id,
-            event=JobEvent.CANCEL,
-            kind=EventKind.JOB_ENDED if queued else EventKind.JOB_CANCEL_REQUESTED,
-            at=at,
-            expect_state=row.state,
-            expect_revision=row.revision,
-            message=message,
-            fields=fields,
-        )
         with platform.ledger.transaction(durable=True) as tx:
-            (moved,) = tx.move_many([change])
-        if isinstance(moved, JobRow):
-            return moved
-        row = platform.ledger.job(row.id)
-    return row
+            moved = tx.move_many([_change(row, message=message, at=at) for row in open_])
+        for row, answer in zip(open_, moved, strict=True):
+            latest[row.id] = answer if isinstance(answer, JobRow) else platform.ledger.job(row.id)
+    return [latest[row.id] for row in rows]
+
+
+def _change(row: JobRow, *, message: str, at: Instant) -> Change:
+    queued = row.state is JobState.QUEUED
+    fields: dict[str, object] = {"reason": "Cancelled", "message": message}
+    if queued:
+        fields |= {"outcome": Outcome.CANCELLED, "ended_at": at}
+    return Change(
+        job_id=row.id,
+        event=JobEvent.CANCEL,
+        kind=EventKind.JOB_ENDED if queued else EventKind.JOB_CANCEL_REQUESTED,
+        at=at,
+        expect_state=row.state,
+        expect_revision=row.revision,
+        message=message,
+        fields=fields,
+    )

@@ -25,7 +25,9 @@ def expected_start(platform: Platform, id: str) -> tuple[dict[str, Any] | None, 
     with platform.conductor.lock:
         now, wall = platform.clock.steady(), platform.clock.now()
         live = platform.conductor.live.get(JobId(id))
-        if live is None or live.state is not JobState.QUEUED:
+        if live is None:
+            return None, "it is not in line yet: it came this moment"
+        if live.state is not JobState.QUEUED:
             return None, "it does not wait any more"
         if not live.in_engine:
             return None, f"it is not in line yet: {live.message or live.reason}"
