@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME …] [--quick] [--no-peers] [--json FILE]`: measure, print the table, exit 1 on a miss."""
+"""`python -m benchmarks [NAME …] [--quick] [--no-peers] [--dir DIR] [--json FILE]`: measure, print the table, exit 1 on a miss."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ def main() -> int:
     options.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)}; all without any")
     options.add_argument("--quick", action="store_true", help="a tenth of the samples: a look, not a result")
     options.add_argument("--no-peers", action="store_true", help="ours alone")
+    options.add_argument(
+        "--dir", metavar="DIR", type=Path, help="where the homes lie; the temporary directory otherwise"
+    )
     options.add_argument("--json", metavar="FILE", type=Path, help="write what was measured")
     asked = options.parse_args()
     if unknown := set(asked.names) - set(FIGURES):
@@ -28,7 +31,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     started = datetime.now(UTC).isoformat(timespec="seconds")
     measured: list[tuple[str, str, Row]] = []
-    with scratch() as folder:
+    with scratch(asked.dir) as folder:
         plan = Plan(quick=asked.quick, peers=not asked.no_peers, scratch=folder)
         where = machine(folder)
         print(f"{started}  {where}\nbefore: {load()}", flush=True)

@@ -224,14 +224,18 @@ class TaskSpooler:
 
 # ---------------------------------------------------------------------- Slurm
 
+NODES = ("n1", "n2", "n3", "n4")
+
 
 class Slurm:
-    """munged, slurmctld and one slurmd of eight CPUs; no accounting, tuned to start batch jobs without its delays."""
+    """munged, slurmctld and four slurmd of two CPUs; no accounting, tuned to start batch jobs without its delays."""
 
     name = "Slurm sbatch"
 
     def __init__(self, plan: Plan) -> None:
-        self._sbin = {x: _program(x) for x in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol")}
+        self._sbin = {
+            x: _program(x) for x in ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol", "sinfo")
+        }
         self._folder = plan.scratch / "slurm"
         self._folder.mkdir(mode=0o755)
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -250,21 +254,24 @@ class Slurm:
         key = folder / "munge" / "key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o600)
-        control, node = _free_ports(2)
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 21
+        control, *ports = _free_ports(1 + len(NODES))
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 23
+        nodes = "".join(
+            f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory={memory} State=UNKNOWN\n"
+            for name, port in zip(NODES, ports, strict=True)
+        )
         (folder / "slurm.conf").write_text(
             f"ClusterName=bench\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort={control}\n"
             f"SlurmUser={user}\nSlurmdUser={user}\nAuthType=auth/munge\nAuthInfo=socket={folder}/munge/socket\n"
-            f"CredType=cred/munge\nStateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool\n"
-            f"SlurmctldPidFile={folder}/slurmctld.pid\nSlurmdPidFile={folder}/slurmd.pid\n"
-            f"SlurmctldLogFile={folder}/slurmctld.log\nSlurmdLogFile={folder}/slurmd.log\n"
+            f"CredType=cred/munge\nStateSaveLocation={folder}/state\nSlurmdSpoolDir={folder}/spool/%n\n"
+            f"SlurmctldPidFile={folder}/slurmctld.pid\nSlurmdPidFile={folder}/slurmd-%n.pid\n"
+            f"SlurmctldLogFile={folder}/slurmctld.log\nSlurmdLogFile={folder}/slurmd-%n.log\n"
             "ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\n"
             "AccountingStorageType=accounting_storage/none\nSlurmdParameters=config_overrides\nReturnToService=2\n"
             "MpiDefault=none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nSchedulerType=sched/backfill\n"
             "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=10,max_rpc_cnt=0\n"
             "MaxArraySize=10001\nMaxJobCount=20000\nMinJobAge=60\n"
-            f"NodeName=n1 NodeHostname=localhost NodeAddr=127.0.0.1 Port={node} CPUs=8 RealMemory={memory} State=UNKNOWN\n"
-            "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
+            f"{nodes}PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
         )
         (folder / "cgroup.conf").write_text("CgroupPlugin=autodetect\n")
 
@@ -277,9 +284,11 @@ class Slurm:
         self._until("munged", (munge / "socket").exists)
         self._spawn(self._sbin["slurmctld"], "-D")
         self._until("slurmctld", lambda: self._ok("scontrol", "ping"))
-        self._spawn(self._sbin["slurmd"], "-D", "-N", "n1")
+        for node in NODES:
+            (folder / "spool" / node).mkdir()
+            self._spawn(self._sbin["slurmd"], "-D", "-N", node)
         (folder / "out").mkdir()
-        self._until("its node", lambda: b"State=IDLE" in self._out("scontrol", "show", "node", "n1"))
+        self._until("its nodes", lambda: self._out("sinfo", "-h", "-N", "-o", "%t").split() == [b"idle"] * len(NODES))
 
     def _spawn(self, *command: str) -> None:
         with (self._folder / "out.log").open("ab") as log:

@@ -361,13 +361,20 @@ def machine(scratch: Path) -> str:
             begun = time.perf_counter()
             os.fdatasync(file.fileno())
             took.append((time.perf_counter() - begun) * 1000)
-    return f"{os.cpu_count()} cores ({model}), Linux {os.uname().release}, Python {sys.version.split()[0]}, fdatasync {median(took):.2f} ms"
+    return f"{os.cpu_count()} cores ({model}), Linux {os.uname().release}, Python {sys.version.split()[0]}, {file_system(scratch)}, fdatasync {median(took):.2f} ms"
+
+
+def file_system(path: Path) -> str:
+    """The kind of the file system that holds a path."""
+    mounts = [line.split()[1:3] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    holding = [(len(point), kind) for point, kind in mounts if path.is_relative_to(point.replace("\\040", " "))]
+    return max(holding)[1]
 
 
 @contextlib.contextmanager
-def scratch() -> Iterator[Path]:
+def scratch(parent: Path | None = None) -> Iterator[Path]:
     """A short path (Unix sockets allow 108 bytes), readable by the daemons of peers."""
-    path = Path(tempfile.mkdtemp(prefix="tnb-"))
+    path = Path(tempfile.mkdtemp(prefix="tnb-", dir=parent)).resolve()
     path.chmod(0o755)
     try:
         yield path
