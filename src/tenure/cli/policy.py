@@ -1,4 +1,4 @@
-"""`tenure policy`: would these files be taken, what is in force, read it again."""
+"""`tenure policy`: would these files be taken, what would they have done, what is in force, read it again."""
 
 from __future__ import annotations
 
@@ -7,30 +7,50 @@ from pathlib import Path
 from typing import Any
 
 from .call import Call
-from .grammar import Usage, Verb, nearest
+from .grammar import Option, Usage, Verb, nearest
 from .render import emit, plain
 
 VERB = Verb(
-    usage="policy check DIR | show | reload",
+    usage="policy check DIR | try DIR | show | reload",
+    options=(
+        Option(names=("--trace",), value="FILE", help="of try: replay this workload trace, not the ledger"),
+        Option(names=("--since",), value="DURATION", help="of try: how far back, such as 7d (default) or 12h"),
+        Option(
+            names=("--resume",),
+            value="HOW",
+            choices=("remaining", "from-scratch"),
+            help="of try: with what a preempted job comes back (default remaining)",
+        ),
+    ),
     positionals=(1, 2),
     what="argument",
     details="""
     `check` needs no running platform and exits with 1 if the files would be refused, naming file, document, field and
-    the nearest right name.  `show` prints what is in force.  `reload` reads TENURE_HOME/policy again; what is refused
+    the nearest right name.  `try` replays the last days of the ledger, or a trace, under the policy in force and under
+    DIR, and prints what each queue would have seen; it needs no running platform either.  `show` prints what is in force.  `reload` reads TENURE_HOME/policy again; what is refused
     changes nothing.
     """,
-    examples=(("tenure policy check ~/policy", "before it is put in force"),),
+    examples=(
+        ("tenure policy check ~/policy", "before it is put in force"),
+        ("tenure policy try ~/policy --since 7d", "what it would have done with the last week"),
+    ),
 )
 
-WORDS = ("check", "show", "reload")
+WORDS = ("check", "try", "show", "reload")
 
 
 def run(call: Call) -> int:
     word, *rest = call.parsed.positionals
     if word not in WORDS:
-        raise Usage(f"{word!r}: there is check DIR, show and reload{nearest(word, WORDS)}")
+        raise Usage(f"{word!r}: there is check DIR, try DIR, show and reload{nearest(word, WORDS)}")
     if word == "check":
         return _check(call, Path(rest[0]) if rest else call.settings.policy_dir)
+    if word == "try":
+        from . import policy_try
+
+        if not rest:
+            raise Usage("`policy try` needs a directory of policy files: tenure policy try DIR")
+        return policy_try.run(call, files_of(Path(rest[0])))
     if rest:
         raise Usage(f"{rest[0]!r}: `policy {word}` takes nothing more")
     if word == "show":
@@ -47,7 +67,7 @@ def _check(call: Call, folder: Path) -> int:
     """1 if there is a problem that would be refused; warnings are named and pass."""
     from tenure.control import views
 
-    answer = views.check_policy(_files(folder))
+    answer = views.check_policy(files_of(folder))
     if call.structured:
         emit(answer, call.form)
     else:
@@ -57,7 +77,7 @@ def _check(call: Call, folder: Path) -> int:
     return 0 if answer["ok"] else 1
 
 
-def _files(folder: Path) -> list[list[str]]:
+def files_of(folder: Path) -> list[list[str]]:
     """Every YAML file of a directory, or the one file that was named."""
     if not folder.exists():
         raise Usage(f"there is no {str(folder)!r} here; name a directory of policy files")

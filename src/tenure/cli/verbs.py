@@ -34,7 +34,7 @@ VERBS: dict[str, Entry] = {
     "up": Entry("Platform", "start the platform; -d in the background"),
     "down": Entry("Platform", "stop the platform and what it runs"),
     "doctor": Entry("Platform", "check the platform and say what would mend it"),
-    "policy": Entry("Platform", "check a policy directory, show or reload the platform's"),
+    "policy": Entry("Platform", "check or try a policy directory, show or reload the platform's"),
     "token": Entry("Platform", "print the bearer token for the portal and REST over TCP"),
     "completion": Entry("Platform", "print a completion script for bash, zsh or fish"),
     "version": Entry("Platform", "print the version"),

@@ -46,6 +46,8 @@ def lines(said: dict[str, Any]) -> list[str]:
         shown.append(
             f"expected start: {expected['p50']} (nine in ten by {expected['p90']}), from {plain(expected['basis'])}"
         )
+    elif said.get("expected_start_reason"):
+        shown.append(f"expected start: none, because {plain(said['expected_start_reason'])}")
     changes = said.get("counterfactuals") or []
     if changes:
         shown.append("what would change it:")

@@ -72,10 +72,10 @@ def _arrival(past: Past, policy: Policy, cards: Sequence[Card], missing: Counter
         priority, _ = priority_of(policy, spec)
     except InvalidRequest:
         priority = 0
-        missing[f"of priority class {spec.priority_class!r} count as priority 0: there is no such class"] += 1
+        missing[f"cannot have priority, which is taken as 0: there is no class {spec.priority_class!r}"] += 1
     queue = spec.queue or "default"
     if (spec.namespace, queue) not in policy.local_queues:
-        missing[f"for queue {spec.namespace}/{queue} never start: there is no such queue"] += 1
+        missing[f"cannot start: there is no queue {spec.namespace}/{queue}"] += 1
     return Arrival(
         workload=workload(past.id, spec, priority=priority, created_at=past.created_at, cards=cards),
         at=past.arrived_at,

@@ -8,6 +8,7 @@ from .policy import check_policy, policy
 from .queues import queues
 from .runs import diff, run, runs
 from .status import status
+from .whatif import try_policy, try_policy_at_rest
 from .why import why
 
 __all__ = [
@@ -26,5 +27,7 @@ __all__ = [
     "runs",
     "show",
     "status",
+    "try_policy",
+    "try_policy_at_rest",
     "why",
 ]

@@ -135,8 +135,12 @@ def show(platform: Home, id: str) -> Response:
     responses={200: {"model": Why}, **problems(404)},
     response_model=None,
 )
-def why(platform: Home, id: str) -> Response:
-    return Reply(views.why(platform, id))
+def why(
+    platform: Home,
+    id: str,
+    forecast: Annotated[bool, Query(description="false leaves out the expected start, which is a replay")] = True,
+) -> Response:
+    return Reply(views.why(platform, id, forecast=forecast))
 
 
 @router.get(

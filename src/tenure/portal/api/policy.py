@@ -9,7 +9,7 @@ from tenure.control import verbs, views
 
 from .context import Asking, Body, Home, Reply, operators_only, problems
 from .jobs import takes
-from .wire import Checked, CheckPolicy, PolicyView
+from .wire import Checked, CheckPolicy, PolicyView, Tried, TryPolicy
 
 __all__ = ["router"]
 
@@ -25,6 +25,13 @@ def policy(platform: Home) -> Response:
 def check(body: Body) -> Response:
     asked = CheckPolicy.model_validate(body)
     return Reply(views.check_policy([[file.name, file.text] for file in asked.files]))
+
+
+@router.post("/policy:try", operation_id="try_policy", summary="What these files would have done with the last days", openapi_extra=takes(TryPolicy, required=True), responses={200: {"model": Tried}, **problems(400, 422, 503)}, response_model=None)  # fmt: skip
+def attempt(platform: Home, body: Body) -> Response:
+    asked = TryPolicy.model_validate(body)
+    files = [[file.name, file.text] for file in asked.files]
+    return Reply(views.try_policy(platform, files, since_s=asked.since_s))
 
 
 @router.post("/policy:reload", operation_id="reload_policy", summary="Read the policy directory again", responses={200: {"model": Checked}, **problems(403, 422)}, response_model=None)  # fmt: skip

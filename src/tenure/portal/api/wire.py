@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Array", "ArraySize", "ArrayTask", "Attempt", "Blocker", "Cancel", "Card", "CheckPolicy", "Checked", "Counterfactual", "Event", "Evicted", "ExpectedStart", "HeldBy", "Holder", "Holding", "JobObject", "JobPage", "JobShown", "JobSubmission", "NewToken", "PolicyFile", "PolicyView", "Problem", "Queue", "QueueResource", "QueuedJob", "Release", "Retry", "RunPage", "RunRecord", "RunRow", "Series", "Several", "StopDaemon", "SubmittedFile", "Why"]  # fmt: skip
+__all__ = ["Array", "ArraySize", "ArrayTask", "Attempt", "Blocker", "Cancel", "Card", "CheckPolicy", "Checked", "Counterfactual", "Event", "Evicted", "ExpectedStart", "HeldBy", "Holder", "Holding", "JobObject", "JobPage", "JobShown", "JobSubmission", "NewToken", "PolicyFile", "PolicyView", "Problem", "Queue", "QueueResource", "QueuedJob", "Release", "Retry", "RunPage", "RunRecord", "RunRow", "Series", "Several", "StopDaemon", "SubmittedFile", "Tried", "TriedQueue", "TriedSide", "TryPolicy", "Why"]  # fmt: skip
 
 State = Literal["queued", "admitted", "running", "evicting", "cancelling", "ended"]
 Outcome = Literal["completed", "failed", "cancelled", "interrupted"]
@@ -232,6 +232,7 @@ class Why(Loose):
     position: int | None
     blockers: list[Blocker]
     expected_start: ExpectedStart | None
+    expected_start_reason: str | None
     counterfactuals: list[Counterfactual]
     history: list[dict[str, Any]]
 
@@ -399,6 +400,47 @@ class PolicyFile(Strict):
 
 class CheckPolicy(Strict):
     files: list[PolicyFile]
+
+
+class TryPolicy(Strict):
+    files: list[PolicyFile]
+    since_s: float = Field(default=7 * 86_400, gt=0, le=366 * 86_400, description="how far back the replay begins")
+
+
+class TriedQueue(Loose):
+    """Of one cluster queue.  Times in seconds; `use` in share-seconds and GiB-seconds, and as a part of nominal."""
+
+    jobs: int
+    started: int
+    wait_p50_s: float | None
+    wait_p90_s: float | None
+    wait_max_s: float | None
+    preempted: int
+    preempting: int
+    use: dict[str, float | None]
+    unmet: dict[str, float]
+
+
+class TriedSide(Loose):
+    queues: dict[str, TriedQueue]
+    total: TriedQueue
+    seconds: float
+    admissions: int
+    cycles: int
+
+
+class Tried(Loose):
+    """Two replays of the same jobs.  `notes`: what could not be played as it happened."""
+
+    source: str
+    since: str | None
+    until: str | None
+    jobs: int
+    resume: str
+    notes: list[str]
+    fidelity: dict[str, float] | None
+    before: TriedSide
+    after: TriedSide
 
 
 class NewToken(Strict):
