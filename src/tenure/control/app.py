@@ -29,6 +29,7 @@ from .driving import Driver
 from .ingest import Sweeper
 from .news import News
 from .policies import HeldPolicy
+from .samples import SampleLog
 from .specs import SpecStore
 
 __all__ = ["Platform"]
@@ -36,6 +37,7 @@ __all__ = ["Platform"]
 log = logging.getLogger(__name__)
 
 SWEEP_S = 1.0
+SAMPLE_LOOKS = 10  # sweeps between two readings of the cards that are kept
 
 
 class Platform:
@@ -83,6 +85,7 @@ class Platform:
             sweeper=self._sweeper,
             cards=self.cards,
         )
+        self._samples = SampleLog(settings.home / "telemetry")
         self._sweeping = threading.Event()
         self._sweep_thread: threading.Thread | None = None
         self._on_stop: list[Callable[[bool], None]] = []
@@ -213,6 +216,8 @@ class Platform:
             try:
                 if looks % 3600 == 1:
                     self._sweeper.forget_answers()
+                if looks % SAMPLE_LOOKS == 1 and self.found.source == "measured":
+                    self._samples.write(self.monitor.sample())
                 with self.conductor.lock:
                     live = {
                         RunId(x.current_run): (x.id, x.spec.project)

@@ -1,5 +1,6 @@
 """What looks at the world and changes nothing: plain values, ready for the wire."""
 
+from .capacity import capacity, capacity_at_rest
 from .cards import card_timeline, cards
 from .events import events
 from .jobs import counts, jobs, show
@@ -13,6 +14,8 @@ from .why import why
 
 __all__ = [
     "LogSource",
+    "capacity",
+    "capacity_at_rest",
     "card_timeline",
     "cards",
     "check_policy",
