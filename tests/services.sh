@@ -1,25 +1,37 @@
 #!/usr/bin/env bash
 # The services that the tests start for themselves: makes sure that their programs are installed, and starts none.
-# Idempotent.  One function a service, named in `services` below; what is there already costs nothing.
+# Idempotent.  One function a service, named in `services` below, with its
+# packages and the units that must not start by themselves; what is there already costs nothing.
 set -euo pipefail
 
-services=(postgresql chromium)
+services=(postgresql chromium prometheus)
 
 have_postgresql() {
     command -v initdb >/dev/null || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null
 }
 packages_postgresql=(postgresql)
+units_postgresql=()
 
 have_chromium() {
     command -v chromium >/dev/null
 }
 packages_chromium=(chromium fonts-liberation fonts-dejavu-core)
+units_chromium=()
+
+have_prometheus() {
+    command -v prometheus >/dev/null && command -v promtool >/dev/null
+}
+packages_prometheus=(prometheus)
+units_prometheus=(prometheus.service)
 
 missing=()
+units=()
 for service in "${services[@]}"; do
     if ! "have_$service"; then
         packages="packages_$service[@]"
         missing+=("${!packages}")
+        started="units_$service[@]"
+        units+=("${!started}")
     fi
 done
 if [ "${#missing[@]}" -eq 0 ]; then
@@ -42,3 +54,7 @@ apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2 || {
     apt-get update -qq >&2
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
 }
+# Nor is one to start with the machine's next boot.
+if [ "${#units[@]}" -gt 0 ] && command -v systemctl >/dev/null; then
+    systemctl disable --quiet "${units[@]}" 2>/dev/null || true
+fi

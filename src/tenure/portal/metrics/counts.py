@@ -84,11 +84,11 @@ class Counts:
             self._counters["tenure_livelock_events_total", ()] += 1
         match event.kind:
             case EventKind.RUN_REAPED:
-                self._counters["tenure_stalled_runs_total", ("job" if event.job_id else "hand",)] += 1
+                self._counters["tenure_runs_given_up_total", ("job" if event.job_id else "hand",)] += 1
                 if event.job_id is not None and event.run_id is not None:
                     self._stalled[event.run_id] = event.job_id
             case EventKind.RUN_HEALED:
-                self._counters["tenure_healed_runs_total", ()] += 1
+                self._counters["tenure_runs_healed_total", ()] += 1
                 if event.run_id is not None:
                     self._stalled.pop(event.run_id, None)
             case EventKind.CARDS_CHANGED:
@@ -173,9 +173,9 @@ class Counts:
     def _zeros(self, queues: list[str], classes: list[str]) -> dict[tuple[str, tuple[str, ...]], int]:
         zeros: dict[tuple[str, tuple[str, ...]], int] = {
             ("tenure_livelock_events_total", ()): 0,
-            ("tenure_healed_runs_total", ()): 0,
-            ("tenure_stalled_runs_total", ("job",)): 0,
-            ("tenure_stalled_runs_total", ("hand",)): 0,
+            ("tenure_runs_healed_total", ()): 0,
+            ("tenure_runs_given_up_total", ("job",)): 0,
+            ("tenure_runs_given_up_total", ("hand",)): 0,
         }
         for queue in queues:
             zeros["tenure_launch_failures_total", (queue,)] = 0

@@ -78,9 +78,9 @@ FAMILIES: tuple[Family, ...] = (
     _own("job_outcomes_total", "counter", "cluster_queue outcome", "Jobs that ended, by outcome"),
     _own("oldest_pending_workload_seconds", "gauge", "cluster_queue", "Time since the submission of the oldest job that waits for quota; absent where none waits"),
     _own("launch_failures_total", "counter", "cluster_queue", "Attempts whose first process could not be started"),
-    _own("stalled_runs_total", "counter", "kind", "Runs given up because they went quiet for longer than they allow themselves: of a job, or started by hand"),
-    _own("stalled_runs", "gauge", "", "Such runs of jobs that still hold quota"),
-    _own("healed_runs_total", "counter", "", "Runs that spoke again after they had been given up"),
+    _own("runs_given_up_total", "counter", "kind", "Runs given up because they went quiet for longer than they allow themselves: of a job, or started by hand"),
+    _own("stalled_runs", "gauge", "", "Runs that went quiet, were given up, and whose jobs still hold quota"),
+    _own("runs_healed_total", "counter", "", "Runs that spoke again after they had been given up"),
     _own("livelock_events_total", "counter", "", "Jobs caught taking a card from each other again and again"),
     # tenure's: the engine of the house
     _own("conductor_step_duration_seconds", "histogram", "", "How long a step of the loop took"),
