@@ -66,8 +66,8 @@ def of_script(spec: Mapping[str, Any]) -> dict[str, str]:
         env["SLURM_MEM_PER_NODE"] = str(int(job["memory"]) // (1024 * 1024))
     if index:
         env["SLURM_ARRAY_JOB_ID"], env["SLURM_ARRAY_TASK_ID"] = base, index
-        indices = job.get("array_indices")
-        if indices:
-            env["SLURM_ARRAY_TASK_COUNT"] = str(len(indices))
-            env["SLURM_ARRAY_TASK_MIN"], env["SLURM_ARRAY_TASK_MAX"] = str(min(indices)), str(max(indices))
+        array = job.get("array")
+        if array:
+            env["SLURM_ARRAY_TASK_COUNT"] = str(array["count"])
+            env["SLURM_ARRAY_TASK_MIN"], env["SLURM_ARRAY_TASK_MAX"] = str(array["min"]), str(array["max"])
     return env

@@ -29,8 +29,13 @@ def _job(job: JobSpec) -> dict[str, Any]:
         "tasks": job.tasks, "time_limit_s": job.time_limit_s, "grace_s": job.grace_s, "sbatch": job.sbatch,
         "stop_signal": {"signal": signal.signal, "before_s": signal.before_s, "batch_only": signal.batch_only} if signal else None,
         "output": job.logs.output, "error": job.logs.error, "append": job.logs.append,
-        "array_indices": list(job.array.indices) if job.array else None, "fingerprint": dict(job.fingerprint),
+        "array": _array(job.array.indices) if job.array else None, "fingerprint": dict(job.fingerprint),
     }  # fmt: skip
+
+
+def _array(indices: tuple[int, ...]) -> dict[str, int]:
+    """What a task may ask about its array.  Not the indices: each of ten thousand tasks would carry all ten thousand."""
+    return {"count": len(indices), "min": min(indices), "max": max(indices)}
 
 
 def spec(attempt: AttemptSpec) -> dict[str, Any]:
