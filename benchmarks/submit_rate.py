@@ -2,8 +2,8 @@
 
 All shares are held, so that what is timed is submission: what comes in is queued and looked at by the scheduler.  The
 daemon is killed with -9 right after the last answer, and every id that was answered must be there after the next start.
-(A killed process shows that answers come after commits; that commits are on the disk is the ledger's setting,
-`synchronous=FULL`.)
+(A killed process shows that answers come after commits; that a commit is on the disk by then is the ledger's promise of
+`durable`, one fdatasync for all who commit together.)
 """
 
 from __future__ import annotations
