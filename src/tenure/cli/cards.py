@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+from urllib.parse import quote
 
 from tenure.domain.amounts import format_bytes
 
 from .call import Call
+from .client import Refused
 from .grammar import Verb
-from .render import emit, note, table
+from .render import emit, note, plain, table
 
 VERB = Verb(
     usage="cards",
@@ -34,6 +37,36 @@ def run(call: Call) -> int:
     else:
         note("no card: NVML finds none and none is declared; `tenure doctor` says why")
     return 0
+
+
+def over_cards(call: Call, verb: str, body: dict[str, Any] | None = None) -> int:
+    """One verb over the cards that were named: every one is tried, the worst decides the exit code."""
+    answers: list[Any] = []
+    worst = 0
+    for word in call.parsed.positionals:
+        try:
+            answers.append(call.client.post(f"/cards/{quote(word, safe='')}{verb}", body))
+        except Refused as error:
+            if error.status in (401, 403) or error.status >= 500:
+                raise
+            print(f"tenure {call.name}: {word}: {plain(error)}", file=sys.stderr)
+            worst = max(worst, 2 if error.status in (400, 404, 422) else 1)
+    if call.structured:
+        emit(answers, call.form)
+    else:
+        for card in answers:
+            print(card["id"] if call.form == "name" else f"{card['id']}: {standing(card)}")
+    return worst
+
+
+def standing(card: dict[str, Any]) -> str:
+    """In the pool or out, since whom, and who is still there."""
+    cordon = card.get("cordon")
+    if not card.get("cordoned") or not cordon:
+        return "in the pool"
+    word = "failed" if cordon["failed"] else "drained" if not card["holders"] else "draining"
+    still = ", ".join(str(holder["id"]) for holder in card["holders"])
+    return f"{word} ({plain(cordon['reason'])})" + (f"; still there: {still}" if still else "")
 
 
 def _row(card: dict[str, Any]) -> list[object]:

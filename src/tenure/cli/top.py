@@ -7,7 +7,7 @@ from typing import Any
 from tenure.domain.amounts import format_bytes
 
 from .call import Call
-from .cards import source
+from .cards import source, standing
 from .grammar import Option, Verb
 from .render import age, emit, plain, table
 
@@ -74,6 +74,8 @@ def _card(card: dict[str, Any]) -> list[str]:
         f"  shares {bar} {used} of {card['shares']}",
         f"  {memory}" + (f", {', '.join(more)}" if more else ""),
     ]
+    if card.get("cordon"):
+        shown.append(f"  {standing(card)}")
     if card.get("error"):
         shown.append(f"  {plain(card['error'])}")
     if card["holders"]:

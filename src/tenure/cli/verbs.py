@@ -31,6 +31,8 @@ VERBS: dict[str, Entry] = {
     "top": Entry("Look", "the cards and who holds them, live"),
     "cards": Entry("Look", "the cards that the platform knows"),
     "runs": Entry("Look", "the records: ls, show, diff"),
+    "drain": Entry("Platform", "keep a card from taking anything new; --move empties it"),
+    "undrain": Entry("Platform", "put a card back into the pool"),
     "up": Entry("Platform", "start the platform; -d in the background"),
     "down": Entry("Platform", "stop the platform and what it runs"),
     "doctor": Entry("Platform", "check the platform and say what would mend it"),
@@ -56,6 +58,7 @@ ALIASES: dict[str, str] = {
     "gpus": "cards",
     "gpu": "cards",
     "run-records": "runs", "records": "runs",
+    "cordon": "drain", "uncordon": "undrain",
     "start": "up", "shutdown": "down",
     "tokens": "token", "check": "doctor",
 }  # fmt: skip

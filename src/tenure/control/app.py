@@ -11,12 +11,12 @@ from importlib.metadata import entry_points
 from tenure.domain.attempt import Backend
 from tenure.domain.errors import Problem, Unavailable
 from tenure.domain.events import Event, EventKind
-from tenure.domain.ids import JobId, RunId, WorkloadKey
+from tenure.domain.ids import CardId, JobId, RunId, WorkloadKey
 from tenure.domain.lifecycle import HOLDS_QUOTA
 from tenure.domain.plan import Pend
 from tenure.domain.workload import Card
 from tenure.engine import Engine
-from tenure.ledger import Ledger
+from tenure.ledger import Cordon, Ledger
 from tenure.settings import Settings
 from tenure.telemetry.cards import CardMonitor, CardSample, XidEvent
 from tenure.telemetry.owners import Attribution, Owners, attribute
@@ -29,8 +29,10 @@ from .driving import Driver
 from .ingest import Sweeper
 from .news import News
 from .policies import HeldPolicy
+from .pool import Pool
 from .samples import SampleLog
 from .specs import SpecStore
+from .watch import CardWatch
 
 __all__ = ["Platform"]
 
@@ -55,7 +57,7 @@ class Platform:
     ) -> None:
         self.settings, self.ledger, self.backend, self.policy = settings, ledger, backend, policy
         self.found, self.clock = found, clock
-        self.cards: tuple[Card, ...] = found.cards
+        self.pool = Pool(ledger, found.cards)
         self.news = News()
         self.specs = SpecStore(ledger)
         self.monitor = CardMonitor(found.found)
@@ -83,8 +85,9 @@ class Platform:
             specs=self.specs,
             driver=driver,
             sweeper=self._sweeper,
-            cards=self.cards,
+            pool=self.pool,
         )
+        self.watch = CardWatch(self.monitor.sample, failed=self._card_failed, looked=self.conductor.wake)
         self._samples = SampleLog(settings.home / "telemetry")
         self._sweeping = threading.Event()
         self._sweep_thread: threading.Thread | None = None
@@ -116,6 +119,11 @@ class Platform:
     def engine(self) -> Engine:
         return self.conductor.engine
 
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """As the engine is told of them: those out of the pool are cordoned."""
+        return self.pool.cards
+
     def start(self) -> None:
         """Adopt what runs, decide what waits, and go on doing so."""
         self.began_after = self.ledger.last_event_id()
@@ -124,6 +132,7 @@ class Platform:
         self._say(EventKind.DAEMON_STARTED, f"platform started; cards: {len(self.cards)} ({self.found.source})")
         if self.found.source == "measured":
             self.monitor.listen(self._heard_xid)
+        self.watch.start()
         self._sweep_thread = threading.Thread(target=self._sweep, name="sweep", daemon=True)
         self._sweep_thread.start()
 
@@ -154,6 +163,7 @@ class Platform:
             self._sweep_thread.join(timeout=10)
         self.conductor.stop()
         self._say(EventKind.DAEMON_STOPPED, "platform stopped" + (", jobs go on" if jobs_go_on else ""))
+        self.watch.close()
         self.monitor.close()
         self.ledger.close()
 
@@ -193,6 +203,12 @@ class Platform:
         self._say(EventKind.POLICY_LOADED, f"policy loaded from {len(fresh.files)} files by {by}")
         return fresh.problems
 
+    def cards_changed(self) -> None:
+        """A card left the pool or came back: the engine hears it now, and the loop sees to what runs there."""
+        with self.conductor.lock:
+            self.engine.replace_cards(self.pool.cards)
+        self.conductor.cards_changed()
+
     # ------------------------------------------------------------------ inside
 
     def _fresh_engine(self) -> Engine:
@@ -203,10 +219,20 @@ class Platform:
             tx.event(Event(kind=kind, at=self.clock.now(), message=message, data={"pid": os.getpid(), **data}))
 
     def _heard_xid(self, fault: XidEvent) -> None:
-        """The driver reported a fault of a card: the diary says so; what follows from it is policy's to say."""
+        """The driver reported a fault: the diary says so, and a card that is itself at fault leaves the pool."""
+        if self.watch.heard(fault):
+            return
         where = fault.card or "a card that the driver does not name"
         message = f"the driver reports Xid {fault.code} on {where}"
         self._say(EventKind.CARDS_CHANGED, message, card=fault.card, xid=fault.code)
+
+    def _card_failed(self, card: CardId, why: str) -> None:
+        """It leaves the pool by itself, and what runs there is queued again; an operator puts it back."""
+        cordon = Cordon(card=card, at=self.clock.now(), by="driver", reason=why, move=True, failed=True)
+        xid = why.removeprefix("Xid ").partition(":")[0]
+        data = {"xid": int(xid)} if xid.isdigit() else {}
+        if self.pool.take_out(cordon, message=f"card {card} has failed and left the pool: {why}", data=data):
+            self.cards_changed()
 
     def _sweep(self) -> None:
         """Runs are read and the quiet ones reaped; a fault of one look does not end the looking."""

@@ -35,6 +35,7 @@ from .gates import Gates
 from .ingest import Sweeper
 from .live import Live
 from .news import News
+from .pool import Pool
 from .pulse import Pulse
 from .specs import SpecStore
 
@@ -78,6 +79,11 @@ class PolicyChanged:
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class CardsChanged:
+    pass
+
+
 class _Wake:
     """Nothing happened; look at the timers."""
 
@@ -99,12 +105,12 @@ class Conductor:
         specs: SpecStore,
         driver: driving.Driver,
         sweeper: Sweeper,
-        cards: Sequence[Card],
+        pool: Pool,
     ) -> None:
         self._sweeper = sweeper
         self.ledger, self.engine, self.backend = ledger, engine, backend
         self.clock, self.news, self.specs, self.driver = clock, news, specs, driver
-        self.cards = tuple(cards)
+        self.pool = pool
         self.lock = threading.RLock()
         self.live: dict[JobId, Live] = {}
         self.gates = Gates(ledger)
@@ -162,6 +168,13 @@ class Conductor:
 
     def policy_changed(self) -> None:
         self._inbox.put(PolicyChanged())
+
+    def cards_changed(self) -> None:
+        self._inbox.put(CardsChanged())
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        return self.pool.cards
 
     def wake(self) -> None:
         self._inbox.put(WAKE)
@@ -221,6 +234,9 @@ class Conductor:
                         self._drain(item.by)
                     case PolicyChanged():
                         self._policy_changed()
+                    case CardsChanged():
+                        self.engine.replace_cards(self.cards)
+                        self._clear_cards()
             self._timers_due()
             if observations:
                 self.observed(observations)
@@ -327,6 +343,20 @@ class Conductor:
             if live.in_engine and live.state is JobState.QUEUED:
                 self.engine.update(live.workload(self.cards))
 
+    def _clear_cards(self) -> None:
+        """What runs on a card that has failed, or is to be emptied, is asked to leave and queued again."""
+        leaving = {card: cordon for card, cordon in self.pool.out.items() if cordon.move}
+        if not leaving:
+            return
+        for live in list(self.live.values()):
+            if live.state not in (JobState.ADMITTED, JobState.RUNNING) or live.admission is None:
+                continue
+            cordon = next((leaving[p.card] for p in live.admission.placements if p.card in leaving), None)
+            if cordon is not None:
+                message = f"card {cordon.card} has left the pool: {cordon.reason}"
+                key = WorkloadKey(live.id)
+                admitting.evict(self, Evict(key=key, reason=EvictionReason.NODE_FAILURES, message=message))
+
     # ------------------------------------------------------------------ what attempts did
 
     def observed(self, observations: Sequence[Observation]) -> None:
@@ -418,6 +448,7 @@ class Conductor:
                 if live.state in HOLDS_QUOTA:
                     self._resume(live, seen.get(live.current_run))
             self.observed([o for o in seen.values() if o.state is not AttemptState.ABSENT])
+            self._clear_cards()
             self.decide()
         self.driver.act(self)
 

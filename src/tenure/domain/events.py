@@ -29,6 +29,7 @@ class EventKind(StrEnum):
     JOB_CANCEL_REQUESTED = "JobCancelRequested"
     JOB_LAUNCH_FAILED = "JobLaunchFailed"
     JOB_ENDED = "JobEnded"
+    JOB_CHECKED = "JobChecked"  # its admission checks, quota being held: what they say
     JOB_SURVIVORS = "JobSurvivors"  # asked to stop and still there: who
     # attempts
     ATTEMPT_CREATED = "AttemptCreated"
@@ -41,6 +42,7 @@ class EventKind(StrEnum):
     RUN_REAPED = "RunReaped"
     RUN_HEALED = "RunHealed"
     # the house
+    LIVELOCK = "Livelock"  # two jobs kept taking the place from each other; the second keeps it
     POLICY_LOADED = "PolicyLoaded"
     CARDS_CHANGED = "CardsChanged"
     DAEMON_STARTED = "DaemonStarted"

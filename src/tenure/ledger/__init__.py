@@ -6,6 +6,7 @@ names what its writer saw; a stale writer changes nothing.
 
 from __future__ import annotations
 
+from .cordons import Cordon
 from .fold import Folded, fold
 from .jobs import JobFilter
 from .ledger import Ledger
@@ -18,6 +19,7 @@ __all__ = [
     "AttemptChange",
     "AttemptRow",
     "Change",
+    "Cordon",
     "Folded",
     "JobFilter",
     "JobRow",

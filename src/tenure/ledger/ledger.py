@@ -14,6 +14,7 @@ from tenure.domain.errors import HouseFault, Unavailable
 from tenure.domain.tally import Tally
 
 from .attempts import AttemptReads
+from .cordons import CordonReads
 from .database import Database, open_database
 from .diary import DiaryReads
 from .jobs import JobReads
@@ -25,7 +26,7 @@ from .transaction import Transaction
 __all__ = ["Ledger"]
 
 
-class Ledger(JobReads, AttemptReads, RunReads, RequestReads, DiaryReads):
+class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, DiaryReads):
     """Reads by any thread at any time; writes inside `transaction`, one after another.
 
     Nothing is cached: a row is what the database says now.

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, ColumnElement, Index, Integer, MetaData, Table, Text, literal_column
 
-__all__ = ["attempts", "environments", "events", "idempotency", "jobs", "metadata", "runs", "sequences", "specs"]
+__all__ = ["attempts", "cordons", "environments", "events", "idempotency", "jobs", "metadata", "runs", "sequences", "specs"]
 
 metadata = MetaData()
 
@@ -166,3 +166,15 @@ idempotency = Table(
 Index("idempotency_by_age", idempotency.c.at)
 
 sequences = Table("sequences", metadata, Column("name", Text, primary_key=True), _int("value"))
+
+# Cards that are out of the pool: a row a card, gone when it is back.
+cordons = Table(
+    "cordons",
+    metadata,
+    Column("card", Text, primary_key=True),
+    _int("at"),
+    _text("by"),
+    _text("reason"),
+    Column("move", Boolean, nullable=False),
+    Column("failed", Boolean, nullable=False),
+)

@@ -12,6 +12,7 @@ from tenure.domain.events import Event, EventKind
 from tenure.domain.ids import JobId, RunId
 
 from .attempts import AttemptWrites
+from .cordons import CordonWrites
 from .diary import DiaryReads
 from .jobs import JobWrites
 from .requests import RequestWrites
@@ -21,7 +22,7 @@ from .runs import RunWrites
 __all__ = ["Transaction"]
 
 
-class Transaction(JobWrites, AttemptWrites, RunWrites, RequestWrites, DiaryReads):
+class Transaction(JobWrites, AttemptWrites, RunWrites, RequestWrites, CordonWrites, DiaryReads):
     """Made by `Ledger.transaction`.  Its reads see its own writes."""
 
     def __init__(self, connection: Connection) -> None:

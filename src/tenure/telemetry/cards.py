@@ -163,11 +163,14 @@ XID_MEANINGS = {
     63: "a bad memory row was retired",
     64: "a bad memory row could not be retired",
     74: "an NVLink link failed",
+    62: "the card's own controller has stopped",
     79: "the card has fallen off the bus",
     92: "many correctable memory errors",
     94: "an uncorrectable memory error, contained to one process",
     95: "an uncorrectable memory error that could not be contained",
     119: "the card's own firmware does not answer",
+    120: "the card's own firmware has failed",
+    140: "an uncorrectable memory error",
 }
 
 
@@ -245,7 +248,7 @@ class CardMonitor:
                 handle = self._handles[card.id] = nvml.handle(card.uuid)
             sample = nvml.read(card.id, handle, at)
         except Exception as error:
-            sample = CardSample(card=card.id, at=at, error=str(error) or type(error).__name__)
+            sample = CardSample(card=card.id, at=at, error=str(error) or type(error).__name__, lost=True)
         if sample.error:
             self._handles.pop(card.id, None)  # looked up anew the next time: the old handle may be dead for good
         return sample

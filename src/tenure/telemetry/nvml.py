@@ -65,6 +65,7 @@ class CardSample:
     """One look at one card.  None means *not known*: the card does not tell, or the call failed (then `error` says so).
 
     Units: bytes, percent, degrees Celsius, watts.  `measured` is False for a declared card, which has no readings.
+    `lost`: the library answers and the card does not.
     """
 
     card: CardId
@@ -77,6 +78,7 @@ class CardSample:
     processes: tuple[GpuProcess, ...] | None = None
     error: str = ""
     measured: bool = True
+    lost: bool = False
 
 
 class Nvml:
@@ -178,6 +180,7 @@ class Nvml:
             power=reading("power", lambda: api.nvmlDeviceGetPowerUsage(handle) / 1000),
             processes=reading("processes", lambda: self._processes(handle)),
             error=_joined(failed),
+            lost=bool(failed) and memory is None,
         )
 
     # --- events

@@ -1,9 +1,10 @@
 """What changes the world.  A verb bears one name in every door."""
 
 from .cancel import cancel
+from .drain import drain, undrain
 from .hold import hold, release
 from .house import reload_policy, stop_daemon
 from .retry import retry
 from .submit import submit
 
-__all__ = ["cancel", "hold", "release", "reload_policy", "retry", "stop_daemon", "submit"]
+__all__ = ["cancel", "drain", "hold", "release", "reload_policy", "retry", "stop_daemon", "submit", "undrain"]

@@ -11,22 +11,23 @@ from ..caller import Caller
 if TYPE_CHECKING:
     from ..app import Platform
 
-__all__ = ["reload_policy", "stop_daemon"]
+__all__ = ["operators_only", "reload_policy", "stop_daemon"]
 
 
 def reload_policy(platform: Platform, *, caller: Caller) -> dict[str, Any]:
     """Read the policy directory again: all of it, or (InvalidManifest) nothing."""
-    _operator(caller, "reload the policy")
+    operators_only(caller, "reload the policy")
     problems = platform.reload_policy(by=caller.user)
     return {"ok": True, "problems": [str(problem) for problem in problems]}
 
 
 def stop_daemon(platform: Platform, *, caller: Caller, keep_jobs: bool) -> None:
     """Ask the daemon to go down; returns at once.  `keep_jobs` leaves supervisors and their jobs running."""
-    _operator(caller, "stop the platform")
+    operators_only(caller, "stop the platform")
     platform.ask_to_stop(keep_jobs=keep_jobs)
 
 
-def _operator(caller: Caller, what: str) -> None:
+def operators_only(caller: Caller, what: str) -> None:
+    """Raises Forbidden."""
     if caller.role != "operator":
         raise Forbidden(f"only an operator may {what}")

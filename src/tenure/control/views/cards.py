@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tenure.domain.attempt import AttemptState
 from tenure.domain.events import EventKind
 from tenure.domain.ids import Instant, JobId
+from tenure.ledger import Cordon
 
 from ..clock import wire
 
@@ -25,6 +26,7 @@ def cards(platform: Platform) -> list[dict[str, Any]]:
     )
     seen = platform.attribution(list(samples.values()))
     found = {card.id: card for card in platform.found.found}
+    out = platform.pool.out
     with platform.conductor.lock:
         usage = platform.engine.card_usage()
         live = {x.id: x for x in platform.conductor.live.values()}
@@ -69,6 +71,7 @@ def cards(platform: Platform) -> list[dict[str, Any]]:
                     "error": sample.error if sample else "",
                     "driver": about.driver if about else "",
                     "cordoned": part.cordoned,
+                    "cordon": cordon_json(out[part.card]) if part.card in out else None,
                     "holders": holders,
                     "strangers": [
                         {
@@ -83,6 +86,17 @@ def cards(platform: Platform) -> list[dict[str, Any]]:
                 }
             )
     return shown
+
+
+def cordon_json(cordon: Cordon) -> dict[str, Any]:
+    """Why a card is out of the pool.  `failed`: the driver says so; `move`: what ran there was queued again."""
+    return {
+        "at": wire(cordon.at),
+        "by": cordon.by,
+        "reason": cordon.reason,
+        "move": cordon.move,
+        "failed": cordon.failed,
+    }
 
 
 def card_timeline(platform: Platform, *, hours: float = 1.0) -> list[dict[str, Any]]:

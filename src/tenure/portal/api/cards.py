@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from tenure.control import views
+from tenure.control import verbs, views
 
-from .context import Home, Reply, problems
-from .wire import Card, Holding
+from .context import Asking, Body, Home, Reply, operators_only, problems
+from .jobs import takes
+from .wire import Card, Drain, Holding
 
 __all__ = ["router"]
 
@@ -25,3 +26,15 @@ def cards(platform: Home) -> Response:
 @router.get("/cards/timeline", operation_id="card_timeline", summary="Who held which card, when, and who took it", responses={200: {"model": list[Holding]}, **problems(422)}, response_model=None)  # fmt: skip
 def timeline(platform: Home, hours: Annotated[float, Query(gt=0, le=168)] = 1.0) -> Response:
     return Reply(views.card_timeline(platform, hours=hours))
+
+
+@router.post("/cards/{id}:drain", operation_id="drain", summary="Take a card out of the pool", openapi_extra=takes(Drain), responses={200: {"model": Card}, **problems(400, 403, 404, 422)}, response_model=None)  # fmt: skip
+def drain(platform: Home, caller: Asking, id: str, body: Body) -> Response:
+    operators_only(caller, "draining a card")
+    return Reply(verbs.drain(platform, id, caller=caller, move=Drain.model_validate(body).move))
+
+
+@router.post("/cards/{id}:undrain", operation_id="undrain", summary="Put a card back into the pool", responses={200: {"model": Card}, **problems(403, 404)}, response_model=None)  # fmt: skip
+def undrain(platform: Home, caller: Asking, id: str) -> Response:
+    operators_only(caller, "putting a card back")
+    return Reply(verbs.undrain(platform, id, caller=caller))

@@ -263,6 +263,16 @@ class Holder(Loose):
     memory_measured: int | None
 
 
+class Cordon(Loose):
+    """Why a card is out of the pool."""
+
+    at: datetime
+    by: str = Field(description="Who took it out; `driver` where it failed.")
+    reason: str
+    move: bool = Field(description="What ran there was asked to leave.")
+    failed: bool
+
+
 class Card(Loose):
     """A card: its shares, its memory as declared by jobs and as measured (null: not measured), and its holders."""
 
@@ -277,6 +287,7 @@ class Card(Loose):
     memory_declared: int
     memory_measured: int | None
     cordoned: bool
+    cordon: Cordon | None = Field(description="null: it is in the pool.")
     holders: list[Holder]
 
 
@@ -383,6 +394,10 @@ class Cancel(Strict):
 
 class Release(Strict):
     at: str | None = Field(default=None, description="Not before this time; now otherwise.", examples=["now+1hour"])
+
+
+class Drain(Strict):
+    move: bool = Field(default=False, description="Ask what runs there to leave; it is queued again.")
 
 
 class Retry(Strict):
