@@ -59,7 +59,8 @@ class Verb:
 
     @property
     def all_options(self) -> tuple[Option, ...]:
-        return (*self.options, *COMMON)
+        own = {name for option in self.options for name in option.names}  # a verb may have more formats than others
+        return (*self.options, *(option for option in COMMON if option.names[0] not in own))
 
 
 @dataclass(slots=True)

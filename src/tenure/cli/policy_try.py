@@ -9,6 +9,7 @@ from typing import Any
 from .call import Call
 from .client import Refused, Unreachable
 from .grammar import Usage
+from .in_process import refusals
 from .render import emit, plain, span, table
 from .times import seconds_of
 
@@ -28,14 +29,15 @@ def run(call: Call, files: list[list[str]]) -> int:
     else:
         from tenure.control import views
 
-        answer = views.try_policy_at_rest(
-            call.settings,
-            files,
-            in_force=_in_force(call),
-            since_s=since_s,
-            trace=_trace(Path(trace)) if trace is not None else None,
-            resume=parsed.text("resume") or "remaining",
-        )
+        with refusals():
+            answer = views.try_policy_at_rest(
+                call.settings,
+                files,
+                in_force=_in_force(call),
+                since_s=since_s,
+                trace=_trace(Path(trace)) if trace is not None else None,
+                resume=parsed.text("resume") or "remaining",
+            )
     if call.structured:
         emit(answer, call.form)
     else:

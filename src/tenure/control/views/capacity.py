@@ -62,7 +62,7 @@ def _report(
     begun = first[0].at if first else now
     since = since_of(now, since_s)
     rows = jobs_between(ledger, since)
-    begun = min([begun, now - LEAST_US, *(row.submitted_at for row in rows)])
+    begun = min([begun, Instant(now - LEAST_US), *(row.submitted_at for row in rows)])
     since = Instant(max(since, begun))
     digests = {row.spec_digest for row in rows}
     return report(
