@@ -57,4 +57,7 @@ def test_the_weighted_share_is_what_a_queue_borrows_of_what_could_be_lent() -> N
         assert shares["a"] == pytest.approx(2 * 1000 / 8 / 2)  # two of eight that the cohort has, weight 2
         assert shares["b"] == 0
         assert math.isinf(shares["free"])
+        (cohort,) = fairness.cohorts()
+        assert (cohort.name, cohort.queues, cohort.weighted_share) == ("all", ("a", "b", "free"), 0)
+        assert (list(cohort.quota.values()), list(cohort.used.values())) == ([8], [7])
     assert [name for name in QUEUES if not fairness.is_active(name)] == ["shut"]

@@ -42,6 +42,12 @@ KUEUE = {
     "ready_wait_time_seconds": "cluster_queue priority_class",
     "admitted_until_ready_wait_time_seconds": "cluster_queue priority_class",
     "evicted_workloads_total": "cluster_queue reason underlying_cause priority_class",
+    "evicted_workloads_once_total": "cluster_queue reason detailed_reason priority_class",
+    "pods_ready_to_evicted_time_seconds": "cluster_queue reason underlying_cause",
+    "cohort_weighted_share": "cohort",
+    "cohort_subtree_quota": "cohort flavor resource",
+    "cohort_subtree_resource_reservations": "cohort flavor resource",
+    "cohort_subtree_admitted_active_workloads": "cohort",
     "preempted_workloads_total": "preempting_cluster_queue reason",
     "cluster_queue_status": "cluster_queue status",
     "cluster_queue_resource_reservation": "cohort cluster_queue flavor resource",
@@ -138,7 +144,8 @@ def test_every_sample_is_of_the_table_with_its_labels_and_type(door: Door) -> No
         assert all(set(sample.labels) - {"le"} == set(known.labels) for sample in family.samples), name
     conditional = {
         "tenure_evicted_workloads", "tenure_preempted_workloads", "tenure_local_queue_evicted_workloads",
-        "tenure_cluster_queue_lending_limit", "tenure_card_readable",
+        "tenure_cluster_queue_lending_limit", "tenure_card_readable", "tenure_evicted_workloads_once",
+        "tenure_pods_ready_to_evicted_time_seconds",
     }  # fmt: skip
     absent = {name for name in table if name not in seen.families and not name.startswith("DCGM_")}
     assert absent <= conditional
@@ -259,6 +266,10 @@ def test_gauges_are_what_queues_and_cards_are_now(open_door: Opener, tmp_path: P
         assert seen.sum("tenure_cluster_queue_status", cluster_queue="general", status="active") == 1
         assert 0 < seen.sum("tenure_oldest_pending_workload_seconds", cluster_queue="general") < 60
         assert seen.sum("tenure_jobs", state="queued") == 5
+        whole = {"cohort": "card", "resource": "nvidia.com/gpu"}
+        assert seen.sum("tenure_cohort_subtree_quota", **whole) == 8
+        assert seen.sum("tenure_cohort_subtree_resource_reservations", **whole) == 7
+        assert seen.sum("tenure_cohort_subtree_admitted_active_workloads", cohort="card") == 2
         card = {"card": "declared-0", "source": "declared"}
         assert seen.sum("tenure_card_shares", **card) == 8
         assert seen.sum("tenure_card_shares_held", **card) == 7
@@ -359,6 +370,11 @@ def test_a_wait_begins_at_the_submission_the_release_or_the_requeue() -> None:
     assert seen["tenure_ready_wait_time_seconds_sum"] == 5
     assert seen["tenure_admitted_until_ready_wait_time_seconds_sum"] == 1
     assert seen["tenure_evicted_workloads_total"] == 1  # the requeue is the end of the same eviction
+    assert seen["tenure_pods_ready_to_evicted_time_seconds_sum"] == 5
+    again = {"changes": {"reason": "SupervisorLost"}, "data": {"outcome": "interrupted"}}
+    counts.see(_event(9, EventKind.JOB_REQUEUED, 400, **again))
+    seen = _collected(counts)
+    assert (seen["tenure_evicted_workloads_total"], seen["tenure_evicted_workloads_once_total"]) == (2, 1)
 
 
 def test_a_lost_supervisor_is_an_eviction_and_a_retry_is_none() -> None:

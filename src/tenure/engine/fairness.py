@@ -6,14 +6,27 @@ Pure, and apart from the live state, so that monitoring may ask without holding 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from tenure.domain.explanation import QueueUsage
 from tenure.domain.policy import Policy, StopPolicy
 
-from .quota import Tree
+from .quota import Pair, Tree
 from .shares import share_of
 
-__all__ = ["Fairness"]
+__all__ = ["CohortShare", "Fairness"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CohortShare:
+    """A cohort as its tree counts it: `quota` is what it and those below it own and would lend, `used` what of that is
+    in use, both by (flavor, resource); `queues` are all below it."""
+
+    name: str
+    weighted_share: float
+    quota: Mapping[Pair, int]
+    used: Mapping[Pair, int]
+    queues: tuple[str, ...]
 
 
 class Fairness:
@@ -38,6 +51,20 @@ class Fairness:
         for name, i, amount in self._added:
             tree.queues[name].add(i, amount)
         return {name: share_of(node, tree.pairs).weighted for name, node in tree.queues.items()}
+
+    def cohorts(self) -> tuple[CohortShare, ...]:
+        """Every cohort, declared or only named, with the usage that was given last."""
+        tree = self._tree
+        return tuple(
+            CohortShare(
+                name=name,
+                weighted_share=share_of(node, tree.pairs).weighted,
+                quota={pair: node.subtree[i] for i, pair in enumerate(tree.pairs) if node.subtree[i]},
+                used={pair: node.usage[i] for i, pair in enumerate(tree.pairs) if node.subtree[i] or node.usage[i]},
+                queues=tuple(queue.name for queue in node.queues()),
+            )
+            for name, node in sorted(tree.cohorts.items())
+        )
 
     def is_active(self, cluster_queue: str) -> bool:
         """Whether the queue could admit at all: not stopped, nothing that it names missing, its cohorts no circle."""

@@ -42,7 +42,9 @@ class _Job:
     priority_class: str
     waits_since: Instant
     admitted_at: Instant | None = None
+    ready_at: Instant | None = None
     leaving: bool = False
+    evicted_before: bool = False
 
 
 class Counts:
@@ -111,9 +113,12 @@ class Counts:
                 job.admitted_at, job.leaving = event.at, False
                 job.cluster_queue = str(event.changes.get("cluster_queue") or job.cluster_queue)
             case EventKind.JOB_PREEMPTED | EventKind.JOB_EVICTED:
-                job.leaving = True
+                job.leaving = job.evicted_before = True
+            case EventKind.JOB_STARTED:
+                job.ready_at = event.at
             case EventKind.JOB_RELEASED | EventKind.JOB_REQUEUED | EventKind.JOB_LAUNCH_FAILED:
-                job.waits_since, job.admitted_at, job.leaving = event.at, None, False
+                job.evicted_before = job.evicted_before or _lost(job, event)
+                job.waits_since, job.admitted_at, job.ready_at, job.leaving = event.at, None, None, False
 
     def _count(self, job: _Job, event: Event) -> None:
         queue = str(event.changes.get("cluster_queue") or job.cluster_queue)
@@ -133,22 +138,28 @@ class Counts:
                     launching = (event.at - job.admitted_at) / 1e6
                     self._wait("tenure_admitted_until_ready_wait_time_seconds", whose, launching)
             case EventKind.JOB_PREEMPTED | EventKind.JOB_EVICTED:
-                self._evicted(job, queue, str(event.changes.get("reason", "")))
+                self._evicted(job, queue, event)
                 if event.kind is EventKind.JOB_PREEMPTED:
                     by = self._jobs.get(JobId(str(event.data.get("by", ""))))
                     who = (by.cluster_queue if by is not None else "", str(event.data.get("rule", "")))
                     self._counters["tenure_preempted_workloads_total", who] += 1
-            case EventKind.JOB_REQUEUED if not job.leaving and event.data.get("outcome") == Outcome.INTERRUPTED:
-                # Nobody asked it to leave: its supervisor was lost, or the machine was restarted.
-                self._evicted(job, queue, str(event.changes.get("reason", "")))
+            case EventKind.JOB_REQUEUED if _lost(job, event):
+                self._evicted(job, queue, event)
             case EventKind.JOB_ENDED:
                 self._counters["tenure_finished_workloads_total", whose] += 1
                 self._counters["tenure_job_outcomes_total", (queue, str(event.changes.get("outcome", "")))] += 1
         if "launch_failures" in event.changes:  # the last failed launch of a job is its end
             self._counters["tenure_launch_failures_total", (queue,)] += 1
 
-    def _evicted(self, job: _Job, queue: str, reason: str) -> None:
+    def _evicted(self, job: _Job, queue: str, event: Event) -> None:
+        reason = str(event.changes.get("reason", ""))
         word = reason if reason in _EVICTIONS else "Interrupted"
+        if not job.evicted_before:
+            once = (queue, word, _NO_CAUSE, job.priority_class)
+            self._counters["tenure_evicted_workloads_once_total", once] += 1
+        if job.ready_at is not None:
+            ran = (event.at - job.ready_at) / 1e6
+            self._wait("tenure_pods_ready_to_evicted_time_seconds", (queue, word, _NO_CAUSE), ran)
         self._counters["tenure_evicted_workloads_total", (queue, word, _NO_CAUSE, job.priority_class)] += 1
         local = (job.queue, job.namespace, word, _NO_CAUSE, job.priority_class)
         self._counters["tenure_local_queue_evicted_workloads_total", local] += 1
@@ -185,3 +196,9 @@ class Counts:
                 for what in ("quota_reserved", "admitted", "finished"):
                     zeros[f"tenure_{what}_workloads_total", (queue, name)] = 0
         return zeros
+
+
+def _lost(job: _Job, event: Event) -> bool:
+    """It came back without having been asked to leave: its supervisor was lost, or the machine was restarted."""
+    back = event.kind is EventKind.JOB_REQUEUED and not job.leaving
+    return back and event.data.get("outcome") == Outcome.INTERRUPTED

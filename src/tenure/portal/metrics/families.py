@@ -57,6 +57,8 @@ FAMILIES: tuple[Family, ...] = (
     _like_kueue("admitted_until_ready_wait_time_seconds", "histogram", _PRIORITY, "From admission until the first process ran"),
     # Kueue's: taking back
     _like_kueue("evicted_workloads_total", "counter", "cluster_queue reason underlying_cause priority_class", "Jobs that lost quota before they had ended"),
+    _like_kueue("evicted_workloads_once_total", "counter", "cluster_queue reason detailed_reason priority_class", "Jobs that lost quota for the first time before they had ended"),
+    _like_kueue("pods_ready_to_evicted_time_seconds", "histogram", "cluster_queue reason underlying_cause", "From the start of the first process until the job was asked to leave"),
     _like_kueue("preempted_workloads_total", "counter", "preempting_cluster_queue reason", "Jobs that were asked to stop for another, by the queue of the other"),
     # Kueue's: quota
     _like_kueue("cluster_queue_status", "gauge", "cluster_queue status", "1 for the status it has: pending (stopped, or names something that is missing), active, terminating"),
@@ -66,6 +68,11 @@ FAMILIES: tuple[Family, ...] = (
     _like_kueue("cluster_queue_borrowing_limit", "gauge", _AMOUNT, "What may be borrowed; absent where there is no limit"),
     _like_kueue("cluster_queue_lending_limit", "gauge", _AMOUNT, "What may be lent; absent where there is no limit"),
     _like_kueue("cluster_queue_weighted_share", "gauge", "cluster_queue cohort", "Thousandths of what the cohort could lend that the queue borrows, over its weight; +Inf with weight 0"),
+    # Kueue's: cohorts
+    _like_kueue("cohort_weighted_share", "gauge", "cohort", "The same of a cohort within the cohort above it"),
+    _like_kueue("cohort_subtree_quota", "gauge", "cohort flavor resource", "What the cohort and all below it own and would lend"),
+    _like_kueue("cohort_subtree_resource_reservations", "gauge", "cohort flavor resource", "What of that is in use"),
+    _like_kueue("cohort_subtree_admitted_active_workloads", "gauge", "cohort", "Jobs of all queues below that hold quota"),
     # Kueue's: local queues
     _like_kueue("local_queue_pending_workloads", "gauge", f"{_LOCAL} status", "Jobs of the local queue that wait for quota"),
     _like_kueue("local_queue_unadmitted_workloads", "gauge", f"{_LOCAL} reason underlying_cause", "Jobs of the local queue without quota, by reason"),

@@ -23,7 +23,7 @@ __all__ = ["Follower"]
 
 log = logging.getLogger("tenure.portal")
 
-PAGE = 500
+PAGE = 250
 BREATH_S = 0.25  # commits of this long are read together
 STORY = 200  # the last lines of a job that is older than the daemon; what it waits for stands in the last few
 

@@ -109,6 +109,14 @@ class Gauges:
             samples.add("tenure_reserving_active_workloads", holding[name], name)
             samples.add("tenure_admitted_active_workloads", holding[name], name)
             samples.add("tenure_cluster_queue_weighted_share", shares.get(name, 0.0), name, queue.cohort or "")
+        for cohort in self._fairness.cohorts():
+            samples.add("tenure_cohort_weighted_share", cohort.weighted_share, cohort.name)
+            number = sum(holding[queue] for queue in cohort.queues)
+            samples.add("tenure_cohort_subtree_admitted_active_workloads", number, cohort.name)
+            for name, amounts in (("quota", cohort.quota), ("resource_reservations", cohort.used)):
+                for (flavor, resource), amount in amounts.items():
+                    amount_in_base = amount / (1000 if resource == CPU else 1)
+                    samples.add(f"tenure_cohort_subtree_{name}", amount_in_base, cohort.name, flavor, resource)
         self._local_queues(samples, look)
         self._reasons(samples, look)
         self._amounts(samples, look)
