@@ -12,7 +12,18 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Column, ColumnElement, Index, Integer, MetaData, Table, Text, literal_column
 
-__all__ = ["attempts", "cordons", "environments", "events", "idempotency", "jobs", "metadata", "runs", "sequences", "specs"]
+__all__ = [
+    "attempts",
+    "cordons",
+    "environments",
+    "events",
+    "idempotency",
+    "jobs",
+    "metadata",
+    "runs",
+    "sequences",
+    "specs",
+]
 
 metadata = MetaData()
 
