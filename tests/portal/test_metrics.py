@@ -400,6 +400,13 @@ def test_the_last_failed_launch_counts_although_the_job_ends_with_it() -> None:
     assert seen.sum("tenure_job_outcomes_total", outcome="failed") == 1
 
 
+def test_a_livelock_is_there_from_the_start_and_counts() -> None:
+    counts = Counts()
+    assert "tenure_livelock_events_total" in _collected(counts)
+    counts.see(_event(1, EventKind.LIVELOCK, 1))
+    assert _collected(counts)["tenure_livelock_events_total"] == 1
+
+
 def test_a_stalled_run_is_one_until_it_heals_or_its_attempt_ends() -> None:
     counts = Counts()
     for job in ("1", "2", "3"):

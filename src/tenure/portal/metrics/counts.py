@@ -20,16 +20,15 @@ from tenure.ledger import JobRow
 
 from .samples import Samples
 
-__all__ = ["FOLLOWED", "LIVELOCKS", "Counts"]
+__all__ = ["FOLLOWED", "Counts"]
 
-LIVELOCKS = frozenset(kind for kind in EventKind if "Livelock" in kind)
 _OF_JOBS = frozenset(
     {
         EventKind.JOB_RELEASED, EventKind.JOB_ADMITTED, EventKind.JOB_STARTED, EventKind.JOB_PREEMPTED,
         EventKind.JOB_EVICTED, EventKind.JOB_REQUEUED, EventKind.JOB_LAUNCH_FAILED, EventKind.JOB_ENDED,
     }
 )  # fmt: skip
-FOLLOWED = _OF_JOBS | LIVELOCKS | {EventKind.RUN_REAPED, EventKind.RUN_HEALED, EventKind.CARDS_CHANGED}
+FOLLOWED = _OF_JOBS | {EventKind.LIVELOCK, EventKind.RUN_REAPED, EventKind.RUN_HEALED, EventKind.CARDS_CHANGED}
 _EVICTIONS = frozenset(EvictionReason)
 _NO_CAUSE = ""  # Kueue tells causes apart only within reasons that one machine does not have
 
@@ -82,9 +81,9 @@ class Counts:
 
     def see(self, event: Event) -> None:
         """Count it.  A line about a job whose row is gone is counted under no queue."""
-        if event.kind in LIVELOCKS:
-            self._counters["tenure_livelock_events_total", ()] += 1
         match event.kind:
+            case EventKind.LIVELOCK:
+                self._counters["tenure_livelock_events_total", ()] += 1
             case EventKind.RUN_REAPED:
                 self._counters["tenure_runs_given_up_total", ("job" if event.job_id else "hand",)] += 1
                 if event.job_id is not None and event.run_id is not None:
