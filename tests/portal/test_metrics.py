@@ -39,6 +39,7 @@ KUEUE = {
     "admitted_active_workloads": "cluster_queue",
     "quota_reserved_wait_time_seconds": "cluster_queue priority_class",
     "admission_wait_time_seconds": "cluster_queue priority_class",
+    "admission_checks_wait_time_seconds": "cluster_queue priority_class",
     "ready_wait_time_seconds": "cluster_queue priority_class",
     "admitted_until_ready_wait_time_seconds": "cluster_queue priority_class",
     "evicted_workloads_total": "cluster_queue reason underlying_cause priority_class",
@@ -145,7 +146,7 @@ def test_every_sample_is_of_the_table_with_its_labels_and_type(door: Door) -> No
     conditional = {
         "tenure_evicted_workloads", "tenure_preempted_workloads", "tenure_local_queue_evicted_workloads",
         "tenure_cluster_queue_lending_limit", "tenure_card_readable", "tenure_evicted_workloads_once",
-        "tenure_pods_ready_to_evicted_time_seconds",
+        "tenure_pods_ready_to_evicted_time_seconds", "tenure_admission_checks_wait_time_seconds",
     }  # fmt: skip
     absent = {name for name in table if name not in seen.families and not name.startswith("DCGM_")}
     assert absent <= conditional
@@ -375,6 +376,24 @@ def test_a_wait_begins_at_the_submission_the_release_or_the_requeue() -> None:
     counts.see(_event(9, EventKind.JOB_REQUEUED, 400, **again))
     seen = _collected(counts)
     assert (seen["tenure_evicted_workloads_total"], seen["tenure_evicted_workloads_once_total"]) == (2, 1)
+
+
+def test_admission_checks_stand_between_quota_and_admission() -> None:
+    counts = Counts(lambda cluster_queue: cluster_queue == "q")
+    for job in ("1", "2"):
+        counts.meet(_row(job))
+        counts.see(_event(1, EventKind.JOB_ADMITTED, 10, job=job, changes={"cluster_queue": "q"}))
+    counts.see(_event(3, EventKind.JOB_CHECKED, 11, changes={"reason": "UnsatisfiedAdmissionChecks"}))
+    seen = _collected(counts)
+    assert (seen["tenure_quota_reserved_workloads_total"], seen["tenure_admitted_workloads_total"]) == (2, 0)
+    counts.see(_event(4, EventKind.JOB_CHECKED, 17, changes={"reason": ""}))
+    counts.see(_event(5, EventKind.JOB_STARTED, 18))
+    counts.see(_event(6, EventKind.JOB_STARTED, 12, job="2"))  # the check is not on the flavor it was given
+    seen = _collected(counts)
+    assert seen["tenure_admitted_workloads_total"] == 2
+    assert seen["tenure_admission_wait_time_seconds_sum"] == 17 + 12
+    assert seen["tenure_admission_checks_wait_time_seconds_sum"] == 7
+    assert seen["tenure_admitted_until_ready_wait_time_seconds_sum"] == 1
 
 
 def test_a_lost_supervisor_is_an_eviction_and_a_retry_is_none() -> None:

@@ -8,7 +8,7 @@ being counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tenure.domain.events import Event, EventKind
@@ -25,7 +25,7 @@ __all__ = ["FOLLOWED", "Counts"]
 _OF_JOBS = frozenset(
     {
         EventKind.JOB_RELEASED, EventKind.JOB_ADMITTED, EventKind.JOB_STARTED, EventKind.JOB_PREEMPTED,
-        EventKind.JOB_EVICTED, EventKind.JOB_REQUEUED, EventKind.JOB_LAUNCH_FAILED, EventKind.JOB_ENDED,
+        EventKind.JOB_CHECKED, EventKind.JOB_EVICTED, EventKind.JOB_REQUEUED, EventKind.JOB_LAUNCH_FAILED, EventKind.JOB_ENDED,
     }
 )  # fmt: skip
 FOLLOWED = _OF_JOBS | {EventKind.LIVELOCK, EventKind.RUN_REAPED, EventKind.RUN_HEALED, EventKind.CARDS_CHANGED}
@@ -40,6 +40,7 @@ class _Job:
     cluster_queue: str
     priority_class: str
     waits_since: Instant
+    reserved_at: Instant | None = None
     admitted_at: Instant | None = None
     ready_at: Instant | None = None
     leaving: bool = False
@@ -49,7 +50,9 @@ class _Job:
 class Counts:
     """`see` a line and it is counted; `knows` and `meet` let the caller bring the rows of jobs that are new here."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_checks: Callable[[str], bool] = lambda cluster_queue: False) -> None:
+        """`has_checks` says whether admission checks may stand between quota and admission in a cluster queue."""
+        self._has_checks = has_checks
         self._jobs: dict[JobId, _Job] = {}
         self._counters: Counter[tuple[str, tuple[str, ...]]] = Counter()
         self._waits: dict[tuple[str, tuple[str, ...]], Tally] = {}
@@ -109,29 +112,36 @@ class Counts:
         """What the line means for the lines after it."""
         match event.kind:
             case EventKind.JOB_ADMITTED:
-                job.admitted_at, job.leaving = event.at, False
                 job.cluster_queue = str(event.changes.get("cluster_queue") or job.cluster_queue)
+                job.reserved_at, job.leaving = event.at, False
+                job.admitted_at = None if self._has_checks(job.cluster_queue) else event.at
+            case EventKind.JOB_CHECKED if _passed(event):
+                job.admitted_at = event.at
             case EventKind.JOB_PREEMPTED | EventKind.JOB_EVICTED:
                 job.leaving = job.evicted_before = True
             case EventKind.JOB_STARTED:
                 job.ready_at = event.at
+                job.admitted_at = job.admitted_at or event.at
             case EventKind.JOB_RELEASED | EventKind.JOB_REQUEUED | EventKind.JOB_LAUNCH_FAILED:
                 job.evicted_before = job.evicted_before or _lost(job, event)
-                job.waits_since, job.admitted_at, job.ready_at, job.leaving = event.at, None, None, False
+                job.waits_since, job.leaving = event.at, False
+                job.reserved_at = job.admitted_at = job.ready_at = None
 
     def _count(self, job: _Job, event: Event) -> None:
         queue = str(event.changes.get("cluster_queue") or job.cluster_queue)
         whose = (queue, job.priority_class)
         match event.kind:
             case EventKind.JOB_ADMITTED:
-                waited = (event.at - job.waits_since) / 1e6
-                for name in ("quota_reserved", "admitted"):
-                    self._counters[f"tenure_{name}_workloads_total", whose] += 1
-                local = (job.queue, job.namespace, job.priority_class)
-                self._counters["tenure_local_queue_admitted_workloads_total", local] += 1
-                self._wait("tenure_quota_reserved_wait_time_seconds", whose, waited)
-                self._wait("tenure_admission_wait_time_seconds", whose, waited)
+                self._counters["tenure_quota_reserved_workloads_total", whose] += 1
+                self._wait("tenure_quota_reserved_wait_time_seconds", whose, (event.at - job.waits_since) / 1e6)
+                if not self._has_checks(queue):
+                    self._admitted(job, whose, event.at)
+            case EventKind.JOB_CHECKED if _passed(event) and job.admitted_at is None:
+                self._admitted(job, whose, event.at)
+                self._checked(job, whose, event.at)
             case EventKind.JOB_STARTED:
+                if job.admitted_at is None and job.reserved_at is not None:  # none of the queue's checks concerned it
+                    self._admitted(job, whose, event.at)
                 self._wait("tenure_ready_wait_time_seconds", whose, (event.at - job.waits_since) / 1e6)
                 if job.admitted_at is not None:
                     launching = (event.at - job.admitted_at) / 1e6
@@ -149,6 +159,16 @@ class Counts:
                 self._counters["tenure_job_outcomes_total", (queue, str(event.changes.get("outcome", "")))] += 1
         if "launch_failures" in event.changes:  # the last failed launch of a job is its end
             self._counters["tenure_launch_failures_total", (queue,)] += 1
+
+    def _admitted(self, job: _Job, whose: tuple[str, str], at: Instant) -> None:
+        self._counters["tenure_admitted_workloads_total", whose] += 1
+        local = (job.queue, job.namespace, job.priority_class)
+        self._counters["tenure_local_queue_admitted_workloads_total", local] += 1
+        self._wait("tenure_admission_wait_time_seconds", whose, (at - job.waits_since) / 1e6)
+
+    def _checked(self, job: _Job, whose: tuple[str, str], at: Instant) -> None:
+        if job.reserved_at is not None:
+            self._wait("tenure_admission_checks_wait_time_seconds", whose, (at - job.reserved_at) / 1e6)
 
     def _evicted(self, job: _Job, queue: str, event: Event) -> None:
         reason = str(event.changes.get("reason", ""))
@@ -195,6 +215,11 @@ class Counts:
                 for what in ("quota_reserved", "admitted", "finished"):
                     zeros[f"tenure_{what}_workloads_total", (queue, name)] = 0
         return zeros
+
+
+def _passed(event: Event) -> bool:
+    """Every admission check was ready: the line that says so has no reason for waiting left."""
+    return not event.changes.get("reason")
 
 
 def _lost(job: _Job, event: Event) -> bool:

@@ -45,14 +45,15 @@ FAMILIES: tuple[Family, ...] = (
     _like_kueue("admission_attempt_duration_seconds", "histogram", "result", "How long such a cycle took"),
     # Kueue's: waiting and holding
     _like_kueue("pending_workloads", "gauge", "cluster_queue status", "Jobs that wait for quota: active (the next cycle looks at them) or inadmissible (parked until something changes)"),
-    _like_kueue("unadmitted_workloads", "gauge", "cluster_queue reason underlying_cause", "Jobs without quota by reason, those that wait for a time, a job or a release among them"),
+    _like_kueue("unadmitted_workloads", "gauge", "cluster_queue reason underlying_cause", "Jobs that are not admitted by reason, those that wait for a time, a job, a release or an admission check among them"),
     _like_kueue("reserving_active_workloads", "gauge", "cluster_queue", "Jobs that hold quota"),
-    _like_kueue("admitted_active_workloads", "gauge", "cluster_queue", "Jobs that hold quota and were admitted; here the same moment"),
+    _like_kueue("admitted_active_workloads", "gauge", "cluster_queue", "Jobs that hold quota and are admitted: no admission check is open"),
     _like_kueue("quota_reserved_workloads_total", "counter", _PRIORITY, "Times that quota was reserved"),
     _like_kueue("admitted_workloads_total", "counter", _PRIORITY, "Times that a job was admitted"),
     _like_kueue("finished_workloads_total", "counter", _PRIORITY, "Jobs that ended, in whatever way"),
     _like_kueue("quota_reserved_wait_time_seconds", "histogram", _PRIORITY, "From submission, release or requeue until quota was reserved"),
     _like_kueue("admission_wait_time_seconds", "histogram", _PRIORITY, "From submission, release or requeue until admission"),
+    _like_kueue("admission_checks_wait_time_seconds", "histogram", _PRIORITY, "From the reservation of quota until every admission check was ready; jobs with checks only"),
     _like_kueue("ready_wait_time_seconds", "histogram", _PRIORITY, "From submission, release or requeue until the first process ran"),
     _like_kueue("admitted_until_ready_wait_time_seconds", "histogram", _PRIORITY, "From admission until the first process ran"),
     # Kueue's: taking back
@@ -75,9 +76,9 @@ FAMILIES: tuple[Family, ...] = (
     _like_kueue("cohort_subtree_admitted_active_workloads", "gauge", "cohort", "Jobs of all queues below that hold quota"),
     # Kueue's: local queues
     _like_kueue("local_queue_pending_workloads", "gauge", f"{_LOCAL} status", "Jobs of the local queue that wait for quota"),
-    _like_kueue("local_queue_unadmitted_workloads", "gauge", f"{_LOCAL} reason underlying_cause", "Jobs of the local queue without quota, by reason"),
+    _like_kueue("local_queue_unadmitted_workloads", "gauge", f"{_LOCAL} reason underlying_cause", "Jobs of the local queue that are not admitted, by reason"),
     _like_kueue("local_queue_reserving_active_workloads", "gauge", _LOCAL, "Jobs of the local queue that hold quota"),
-    _like_kueue("local_queue_admitted_active_workloads", "gauge", _LOCAL, "The same"),
+    _like_kueue("local_queue_admitted_active_workloads", "gauge", _LOCAL, "Jobs of the local queue that hold quota and are admitted"),
     _like_kueue("local_queue_admitted_workloads_total", "counter", f"{_LOCAL} priority_class", "Times that a job of the local queue was admitted"),
     _like_kueue("local_queue_evicted_workloads_total", "counter", f"{_LOCAL} reason underlying_cause priority_class", "Jobs of the local queue that lost quota before they had ended"),
     # tenure's: jobs

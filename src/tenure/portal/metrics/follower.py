@@ -33,7 +33,7 @@ class Follower:
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
-        self._counts = Counts()
+        self._counts = Counts(self._has_checks)
         self._cursor: int | None = None
         self._lock = threading.Lock()
         self._due = threading.Event()
@@ -100,6 +100,10 @@ class Follower:
         full = len(events) == PAGE
         self._cursor = events[-1].id if full else max(newest, self._cursor, *(event.id for event in events))
         return full
+
+    def _has_checks(self, cluster_queue: str) -> bool:
+        queue = self._platform.policy.current.cluster_queues.get(cluster_queue)
+        return queue is not None and bool(queue.admission_checks)
 
     def _meet(self, events: Sequence[Event]) -> None:
         """The rows of jobs that this page is the first to speak of, preemptors among them."""

@@ -26,12 +26,17 @@ __all__ = ["Gauges"]
 
 PATIENCE_S = 1.0
 MIB = 1 << 20
+_CHECKS = "UnsatisfiedAdmissionChecks"  # quota is held, and not every admission check is ready
 _STATES = (JobState.QUEUED, *sorted(HOLDS_QUOTA))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """Numbers of one moment.  `outside` are jobs that a gate keeps from the engine, by local queue and reason."""
+    """Numbers of one moment.
+
+    `outside` are jobs that a gate keeps from the engine, by local queue and reason.  `checked` are those that hold quota
+    and wait for admission checks, by local queue and cluster queue; `checked_usage` is what they hold.
+    """
 
     at: float
     policy: Policy
@@ -40,6 +45,8 @@ class _Look:
     cards: tuple[CardUsage, ...]
     states: Mapping[str, int]
     outside: Mapping[tuple[str, str, str], int]
+    checked: Counter[tuple[str, str, str]]
+    checked_usage: Counter[tuple[str, str, str]]
 
 
 class Gauges:
@@ -78,12 +85,28 @@ class Gauges:
             conductor.lock.release()
         states: Counter[str] = Counter()
         outside: Counter[tuple[str, str, str]] = Counter()
+        checked: Counter[tuple[str, str, str]] = Counter()
+        checked_usage: Counter[tuple[str, str, str]] = Counter()
         for job in live:
             states[job.state] += 1
+            if job.reason == _CHECKS and job.state is JobState.ADMITTED and job.admission is not None:
+                checked[job.spec.namespace, job.spec.queue or "default", job.admission.cluster_queue] += 1
+                for part in job.admission.assignments:
+                    for resource, flavor in part.flavors.items():
+                        where = (job.admission.cluster_queue, flavor, resource)
+                        checked_usage[where] += part.usage.get(resource, 0)
             if job.state is JobState.QUEUED and not job.in_engine:
                 outside[job.spec.namespace, job.spec.queue or "default", job.reason] += 1
         self._last = _Look(
-            at=at, policy=policy, standings=standings, usage=usage, cards=cards, states=states, outside=outside
+            at=at,
+            policy=policy,
+            standings=standings,
+            usage=usage,
+            cards=cards,
+            states=states,
+            outside=outside,
+            checked=checked,
+            checked_usage=checked_usage,
         )
         return self._last
 
@@ -97,6 +120,9 @@ class Gauges:
         shares = self._fairness.weighted_shares(look.usage)
         waiting, holding, oldest = _by_queue(look)
         now = self._platform.clock.now()
+        open_checks: Counter[str] = Counter()
+        for (_, _, queue_name), number in look.checked.items():
+            open_checks[queue_name] += number
         for name, queue in look.policy.cluster_queues.items():
             active = self._fairness.is_active(name)
             for status in ("active", "pending", "terminating"):
@@ -107,11 +133,11 @@ class Gauges:
             if name in oldest:
                 samples.add("tenure_oldest_pending_workload_seconds", max(0.0, (now - oldest[name]) / 1e6), name)
             samples.add("tenure_reserving_active_workloads", holding[name], name)
-            samples.add("tenure_admitted_active_workloads", holding[name], name)
+            samples.add("tenure_admitted_active_workloads", holding[name] - open_checks[name], name)
             samples.add("tenure_cluster_queue_weighted_share", shares.get(name, 0.0), name, queue.cohort or "")
         for cohort in self._fairness.cohorts():
             samples.add("tenure_cohort_weighted_share", cohort.weighted_share, cohort.name)
-            number = sum(holding[queue] for queue in cohort.queues)
+            number = sum(holding[name] - open_checks[name] for name in cohort.queues)
             samples.add("tenure_cohort_subtree_admitted_active_workloads", number, cohort.name)
             for name, amounts in (("quota", cohort.quota), ("resource_reservations", cohort.used)):
                 for (flavor, resource), amount in amounts.items():
@@ -125,12 +151,16 @@ class Gauges:
         counted: Counter[tuple[str, str, str]] = Counter()
         for s in look.standings:
             counted[s.namespace, s.queue, s.place] += s.count
+        open_checks: Counter[tuple[str, str]] = Counter()
+        for (namespace, name, _), number in look.checked.items():
+            open_checks[namespace, name] += number
         for namespace, name in look.policy.local_queues:
             for place in ("active", "inadmissible"):
                 number = counted[namespace, name, place]
                 samples.add("tenure_local_queue_pending_workloads", number, name, namespace, place)
             number = counted[namespace, name, "holds"]
             samples.add("tenure_local_queue_reserving_active_workloads", number, name, namespace)
+            number -= open_checks[namespace, name]
             samples.add("tenure_local_queue_admitted_active_workloads", number, name, namespace)
 
     def _reasons(self, samples: Samples, look: _Look) -> None:
@@ -144,6 +174,9 @@ class Gauges:
             local = look.policy.local_queues.get((namespace, name))
             by_queue[local.cluster_queue if local is not None else "", reason] += number
             by_local[name, namespace, reason] += number
+        for (namespace, name, queue), number in look.checked.items():
+            by_queue[queue, _CHECKS] += number
+            by_local[name, namespace, _CHECKS] += number
         for (queue, reason), number in sorted(by_queue.items()):
             samples.add("tenure_unadmitted_workloads", number, queue, reason, "")
         for (name, namespace, reason), number in sorted(by_local.items()):
@@ -156,7 +189,7 @@ class Gauges:
             scale = 1000 if row.resource == CPU else 1
             for name, amount in (
                 ("resource_reservation", row.used),
-                ("resource_usage", row.used),
+                ("resource_usage", row.used - look.checked_usage[row.cluster_queue, row.flavor, row.resource]),
                 ("nominal_quota", row.nominal),
                 ("borrowing_limit", row.borrowing_limit),
                 ("lending_limit", row.lending_limit),
