@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -40,6 +41,8 @@ def test_the_environment_says_who_and_where(house: House):
     assert (env["TENURE_JOB_ID"], env["TENURE_ATTEMPT"], env["MINE"]) == (job, "1", "a b")
     assert env["CUDA_VISIBLE_DEVICES"] == "declared-0"
     assert env["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01", env["TRACEPARENT"])
+    assert f"tenure.run.id={job}.1" in env["OTEL_RESOURCE_ATTRIBUTES"].split(",")
     assert house.show(job)["name"] == '训练 "x" $(rm) \n'
 
 

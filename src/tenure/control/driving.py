@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from tenure.domain.attempt import AttemptSpec, AttemptState, Backend, Observation, Stop, StopKind
 from tenure.domain.errors import LaunchError, TenureError
@@ -83,10 +85,10 @@ class Driver:
     def shrink_soon(self, live: Live, shrink: Shrink) -> None:
         self._shrinks.append((live, shrink))
 
-    def pending(self, live: Live, reason: PendingReason, message: str) -> None:
+    def pending(self, live: Live, reason: PendingReason | EvictionReason, message: str) -> None:
         self._pending[live.id] = (live, str(reason), message)
 
-    def give_up(self, live: Live, *, reason: PendingReason, message: str) -> None:
+    def give_up(self, live: Live, *, reason: PendingReason | EvictionReason, message: str) -> None:
         self._given_up.append((live, str(reason), message))
 
     def adopted(self, live: Live) -> None:
@@ -145,6 +147,7 @@ class Driver:
         if not live.launched:
             with conductor.lock:
                 conductor.observed_absent(live)
+            conductor.wake()  # its quota is free: somebody may take it
             return
         live.asked_at = self._clock.steady()
         try:
@@ -243,6 +246,12 @@ class Driver:
             CUDA_DEVICE_ORDER="PCI_BUS_ID",
             CUDA_VISIBLE_DEVICES=",".join(cards),
         )
+        # A run is one trace.  Its ids follow from the run's name and birth, so that whoever reads the record finds it.
+        seed = hashlib.sha256(f"{run_dir}\0{live.submitted_at}".encode()).hexdigest()
+        env.setdefault("TRACEPARENT", f"00-{seed[:32]}-{seed[32:48]}-01")
+        about = {"tenure.job.id": live.id, "tenure.run.id": live.current_run, "tenure.attempt": str(live.attempts)}
+        given = [env["OTEL_RESOURCE_ATTRIBUTES"]] if env.get("OTEL_RESOURCE_ATTRIBUTES") else []
+        env["OTEL_RESOURCE_ATTRIBUTES"] = ",".join([*given, *(f"{k}={quote(v)}" for k, v in about.items())])
         if live.array_id is not None:
             env["TENURE_ARRAY_JOB_ID"] = live.array_id
             env["TENURE_ARRAY_TASK_ID"] = str(live.array_index)
