@@ -226,7 +226,7 @@ def policies(draw):
             )
             for n in draw(st.lists(NAMES, unique=True, max_size=2))
         ),
-        admission_checks=frozenset(draw(st.lists(NAMES, max_size=2))),
+        admission_checks=draw(st.dictionaries(NAMES, st.sampled_from(["tenure.dev/card-healthy", "x"]), max_size=2)),
         fair_sharing=draw(
             maybe(
                 st.sampled_from(

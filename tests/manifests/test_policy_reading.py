@@ -211,7 +211,7 @@ def test_the_small_objects():
     }
     assert policy.workload_priority_classes == {"high": PriorityClass(name="high", value=-7, description="d")}
     assert policy.priority_classes == {"p": PriorityClass(name="p", value=7, workload=False, global_default=True)}
-    assert policy.admission_checks == {"a"}
+    assert policy.admission_checks == {"a": "c"}
     assert policy.resource_quotas == (
         ResourceQuota(
             name="r", namespace="default", hard={"requests.nvidia.com/gpu": 4, "requests.cpu": 1500, "count/jobs": 9}

@@ -6,7 +6,7 @@ change is refused, the engine forgets its decision, and the job is read again.  
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tenure.domain.attempt import AttemptState
@@ -14,6 +14,7 @@ from tenure.domain.events import EventKind
 from tenure.domain.ids import Instant, JobId, WorkloadKey, run_id
 from tenure.domain.lifecycle import JobEvent, JobState
 from tenure.domain.plan import Admit, Evict, Pend, Plan, Preempt, Shrink
+from tenure.domain.policy import Policy
 from tenure.domain.reasons import EvictionReason
 from tenure.ledger import AttemptChange, Change, JobRow, NewAttempt, Transaction
 
@@ -23,7 +24,7 @@ from .workloads import admission_to_json
 if TYPE_CHECKING:
     from .conductor import Conductor
 
-__all__ = ["evict", "write"]
+__all__ = ["evict", "goes_to_the_end", "write"]
 
 
 def write(conductor: Conductor, plans: Sequence[Plan]) -> None:
@@ -99,7 +100,7 @@ def _admit(conductor: Conductor, tx: Transaction, admits: Sequence[Admit], at: I
                 ],
             )
         )
-        conductor.driver.start_soon(live)
+        conductor.admitted(live)
     if attempts:
         tx.add_attempts(attempts, at)
     return stale
@@ -117,14 +118,40 @@ def _take_back(conductor: Conductor, tx: Transaction, plan: Plan, at: Instant) -
     return stale
 
 
-def evict(conductor: Conductor, eviction: Evict) -> None:
-    """An eviction that no cycle decided (the platform stops, a card fails)."""
+def evict(
+    conductor: Conductor, eviction: Evict, *, not_before: Instant | None = None, deactivate: bool = False
+) -> None:
+    """An eviction that no cycle decided (the platform stops, a card fails, a check says no).
+
+    Queued again not before `not_before`, in steady time; or, with `deactivate`, kept out until a person releases it.
+    """
+    fields: dict[str, object] = {}
+    if not_before is not None:
+        fields["not_before"] = not_before
+    if deactivate:
+        fields["held"] = True
     with conductor.ledger.transaction(durable=False) as tx:
-        _evict(conductor, tx, eviction, conductor.clock.now())
+        at = conductor.clock.now()
+        _evict(conductor, tx, eviction, at, fields)
+    if goes_to_the_end(conductor.engine.policy, eviction.reason):
+        conductor.live[JobId(eviction.key)].ordered_at = at
     conductor.engine.evict(eviction.key)
 
 
-def _evict(conductor: Conductor, tx: Transaction, decided: Preempt | Evict, at: Instant) -> list[JobId]:
+def goes_to_the_end(policy: Policy, reason: str | None) -> bool:
+    """Kueue's `requeuingStrategy.timestamp`: one that was too late is ordered by its eviction; so is one whose check failed."""
+    rule = policy.wait_for_pods_ready
+    late = rule is not None and rule.requeuing_timestamp == "Eviction"
+    return reason == EvictionReason.ADMISSION_CHECK or (late and reason == EvictionReason.PODS_READY_TIMEOUT)
+
+
+def _evict(
+    conductor: Conductor,
+    tx: Transaction,
+    decided: Preempt | Evict,
+    at: Instant,
+    fields: Mapping[str, object] | None = None,
+) -> list[JobId]:
     match decided:
         case Preempt():
             key, by, kind = decided.victim, str(decided.preemptor), EventKind.JOB_PREEMPTED
@@ -144,7 +171,7 @@ def _evict(conductor: Conductor, tx: Transaction, decided: Preempt | Evict, at: 
                 expect_state=live.state,
                 expect_attempts=live.attempts,
                 message=decided.message,
-                fields={"reason": str(reason), "message": decided.message},
+                fields={"reason": str(reason), "message": decided.message, **(fields or {})},
                 data={"by": by, "rule": str(decided.reason), "attempt": live.attempts},
             )
         ]

@@ -23,6 +23,7 @@ from tenure.telemetry.owners import Attribution, Owners, attribute
 
 from . import cards as card_finding
 from . import policies, vigil
+from .checks import CARD_HEALTHY, card_healthy
 from .clock import Clock, wire
 from .conductor import Conductor
 from .driving import Driver
@@ -61,6 +62,7 @@ class Platform:
         self.news = News()
         self.specs = SpecStore(ledger)
         self.monitor = CardMonitor(found.found)
+        self.watch = CardWatch(self.monitor.sample, failed=self._card_failed, looked=self._cards_looked_at)
         self._owners, self._owners_lock = Owners(), threading.Lock()
         self.started_at = clock.now()
         self.began_after = 0  # the newest event that an earlier daemon wrote
@@ -86,8 +88,8 @@ class Platform:
             driver=driver,
             sweeper=self._sweeper,
             pool=self.pool,
+            controllers={CARD_HEALTHY: card_healthy(self.watch.reading)},
         )
-        self.watch = CardWatch(self.monitor.sample, failed=self._card_failed, looked=self.conductor.wake)
         self._samples = SampleLog(settings.home / "telemetry")
         self._sweeping = threading.Event()
         self._sweep_thread: threading.Thread | None = None
@@ -225,6 +227,9 @@ class Platform:
         where = fault.card or "a card that the driver does not name"
         message = f"the driver reports Xid {fault.code} on {where}"
         self._say(EventKind.CARDS_CHANGED, message, card=fault.card, xid=fault.code)
+
+    def _cards_looked_at(self) -> None:
+        self.conductor.wake()  # a job may be waiting for a card to be healthy
 
     def _card_failed(self, card: CardId, why: str) -> None:
         """It leaves the pool by itself, and what runs there is queued again; an operator puts it back."""

@@ -16,7 +16,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenure.domain.attempt import AttemptState, Backend, Observation, Stop
@@ -30,6 +30,7 @@ from tenure.engine import Engine
 from tenure.ledger import JobRow, Ledger
 
 from . import admitting, driving, endings
+from .checks import Controller, Inspector
 from .clock import Clock
 from .gates import Gates
 from .ingest import Sweeper
@@ -37,6 +38,7 @@ from .live import Live
 from .news import News
 from .pool import Pool
 from .pulse import Pulse
+from .readiness import Readiness
 from .specs import SpecStore
 
 __all__ = ["Conductor"]
@@ -68,7 +70,7 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
-class StartAgain:
+class NothingThere:
     """The backend was asked to start this job and knows nothing of it."""
 
     job: JobId
@@ -106,6 +108,7 @@ class Conductor:
         driver: driving.Driver,
         sweeper: Sweeper,
         pool: Pool,
+        controllers: Mapping[str, Controller],
     ) -> None:
         self._sweeper = sweeper
         self.ledger, self.engine, self.backend = ledger, engine, backend
@@ -114,6 +117,8 @@ class Conductor:
         self.lock = threading.RLock()
         self.live: dict[JobId, Live] = {}
         self.gates = Gates(ledger)
+        self.inspector = Inspector(controllers)
+        self.readiness = Readiness()
         self.stopping = False
         self.draining = False
         self.empty = threading.Event()
@@ -163,8 +168,8 @@ class Conductor:
         for seen in self.backend.observe([(run, str(self.driver.run_dir(run)))]).values():
             self.heard(seen)
 
-    def start_again(self, job: JobId) -> None:
-        self._inbox.put(StartAgain(job))
+    def nothing_there(self, job: JobId) -> None:
+        self._inbox.put(NothingThere(job))
 
     def policy_changed(self) -> None:
         self._inbox.put(PolicyChanged())
@@ -213,8 +218,7 @@ class Conductor:
         due = [at for at, _ in self._timers[:1]]
         with self.lock:
             wakeup = self.engine.next_wakeup()
-        if wakeup is not None:
-            due.append(wakeup)
+        due += [at for at in (wakeup, self.readiness.next_due()) if at is not None]
         return max(0.0, min([5.0, *((at - now) / 1e6 for at in due)]))
 
     def step(self, items: Iterable[object]) -> None:
@@ -228,8 +232,8 @@ class Conductor:
                         self._enter(item.rows, item.specs)
                     case Changed():
                         self.sync(item.job, item.stop)
-                    case StartAgain():
-                        self._start_again(item.job)
+                    case NothingThere():
+                        self._nothing_there(item.job)
                     case Drain():
                         self._drain(item.by)
                     case PolicyChanged():
@@ -240,16 +244,22 @@ class Conductor:
             self._timers_due()
             if observations:
                 self.observed(observations)
+            self.readiness.look(self)
             self.decide()
+            self.inspector.look(self)
         self.driver.act(self)
         if self.draining and not any(live.state in HOLDS_QUOTA for live in self.live.values()):
             self.empty.set()
 
-    def _start_again(self, job: JobId) -> None:
+    def _nothing_there(self, job: JobId) -> None:
         live = self.live.get(job)
-        if live is not None and live.state is JobState.ADMITTED:
+        if live is None or not live.launched:
+            return
+        if live.state is JobState.ADMITTED:
             live.launched = False
             self.driver.start_soon(live)
+        elif live.state in (JobState.EVICTING, JobState.CANCELLING):
+            self.observed_absent(live)
 
     def _drain(self, by: str) -> None:
         self.draining = True
@@ -376,6 +386,15 @@ class Conductor:
     def run_ended(self, run: RunId, live: Live) -> None:
         self._sweeper.ended(run, live.id, live.spec.project)
 
+    def admitted(self, live: Live) -> None:
+        """It holds quota and a place.  It begins at once, or when its admission checks are ready."""
+        if not self.inspector.concerns(self, live):
+            self.begin(live)
+
+    def begin(self, live: Live) -> None:
+        self.driver.start_soon(live)
+        self.readiness.began(self, live, at=self.clock.steady())
+
     def after_start(self, live: Live) -> None:
         self._look_again(self.gates.started(live))
 
@@ -422,6 +441,8 @@ class Conductor:
             self.live.clear()
             self.gates = Gates(self.ledger)
             self._timers.clear()
+            self.inspector.clear()
+            self.readiness.clear()
             self.engine = self.driver.fresh_engine()
             queued: list[Live] = []
             attempts: list[tuple[RunId, str]] = []
@@ -441,6 +462,7 @@ class Conductor:
                 )
                 self.gates.check(live, now=self.clock.steady())
                 attempts.append((live.current_run, str(self.driver.run_dir(live.current_run))))
+            self._remember_order(queued)
             for live in queued:
                 self.consider(live)
             seen = self.backend.observe(attempts)
@@ -450,14 +472,25 @@ class Conductor:
             self.observed([o for o in seen.values() if o.state is not AttemptState.ABSENT])
             self._clear_cards()
             self.decide()
+            self.inspector.look(self)
         self.driver.act(self)
+
+    def _remember_order(self, queued: Sequence[Live]) -> None:
+        """Whoever was sent to the end of the line stays there."""
+        tried = [live for live in queued if live.attempts]
+        for job, attempts in self.ledger.attempts_of([live.id for live in tried]).items():
+            last = attempts[-1]
+            if admitting.goes_to_the_end(self.engine.policy, last.evicted_reason):
+                self.live[JobId(job)].ordered_at = last.evicted_at
 
     def _resume(self, live: Live, observation: Observation | None) -> None:
         """Do again what a crash may have cut off: starting an admitted job, stopping an evicted one."""
         absent = observation is None or observation.state is AttemptState.ABSENT
         match live.state:
             case JobState.ADMITTED if absent:
-                self.driver.start_soon(live)
+                self.admitted(live)
+            case JobState.ADMITTED:
+                self.readiness.began(self, live, at=self.clock.steady())
             case JobState.EVICTING | JobState.CANCELLING if absent:
                 self.observed_absent(live)
             case JobState.EVICTING | JobState.CANCELLING:

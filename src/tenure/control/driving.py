@@ -144,17 +144,24 @@ class Driver:
             )
 
     def _stop(self, conductor: Conductor, live: Live, stop: Stop) -> None:
-        if not live.launched:
+        if not live.launched and self._nothing_there(live):
             with conductor.lock:
                 conductor.observed_absent(live)
             conductor.wake()  # its quota is free: somebody may take it
             return
+        live.launched = True
         live.asked_at = self._clock.steady()
         try:
             self._backend.stop(live.current_run, str(self.run_dir(live.current_run)), stop)
         except (TenureError, OSError):
             # It may have ended this very moment; the backend's next word decides, and `observe` is asked for it.
             conductor.look_at(live)
+
+    def _nothing_there(self, live: Live) -> bool:
+        """Was it never launched?  Only the backend can say: the daemon before this one may have done it."""
+        run = live.current_run
+        seen = self._backend.observe([(run, str(self.run_dir(run)))])
+        return all(one.state is AttemptState.ABSENT for one in seen.values())
 
     def _shrink(self, conductor: Conductor, live: Live, shrink: Shrink) -> None:
         stop = Stop(

@@ -9,6 +9,7 @@ from tenure.domain.attempt import AttemptState, Observation
 from tenure.domain.events import Event, EventKind
 from tenure.domain.ids import Instant, RunId, WorkloadKey, split_run_id
 from tenure.domain.lifecycle import JobEvent, JobState, Outcome
+from tenure.domain.reasons import PendingReason
 from tenure.ledger import AttemptChange, Change, JobRow, Transaction
 
 from .ingest import what_closed
@@ -120,7 +121,8 @@ def _asides(
     tx: Transaction, live: Live, observations: Sequence[Observation], at: Instant, *, survivors_matter: bool
 ) -> None:
     for seen in observations:
-        if seen.details.get("code_changed"):
+        if seen.details.get("code_changed") and not _told_of_code(tx, live):
+            live.code_told = live.attempts
             tx.event(
                 Event(
                     kind=EventKind.CODE_CHANGED,
@@ -141,6 +143,14 @@ def _asides(
             message=f"asked to stop and still here, so its share stays taken: {named}",
             changes={"message": f"waiting for {named} to leave"},
         )
+
+
+def _told_of_code(tx: Transaction, live: Live) -> bool:
+    """Once an attempt, however often the backend says it: also after a restart."""
+    if live.code_told == live.attempts:
+        return True
+    known = tx.events(job_id=live.id, kinds=[EventKind.CODE_CHANGED])
+    return any(event.run_id == live.current_run for event in known)
 
 
 def _shrunk(tx: Transaction, live: Live, seen: Observation, at: Instant) -> bool:
@@ -215,12 +225,12 @@ def _change(live: Live, decided: Verdict, seen: Observation, at: Instant, *, ste
     else:
         kind = EventKind.JOB_LAUNCH_FAILED if decided.launch_failed else EventKind.JOB_REQUEUED
         reason = "LaunchBackoff" if decided.launch_failed else decided.reason or str(decided.outcome)
-        fields |= {
-            "reason": reason,
-            "message": decided.message,
-            "admitted_at": None,
-            "not_before": Instant(steady + int(decided.delay_s * 1e6)) if decided.delay_s else None,
-        }
+        delay = Instant(steady + int(decided.delay_s * 1e6)) if decided.delay_s else None
+        fields |= {"reason": reason, "message": decided.message, "admitted_at": None, "not_before": delay}
+        if live.state is JobState.EVICTING and (live.held or live.not_before is not None):
+            # The eviction said until when, or that a person has to let it in: that is why it waits from here on.
+            reason = PendingReason.DEACTIVATED if live.held else live.reason
+            fields |= {"reason": str(reason), "message": live.message, "not_before": live.not_before}
     if decided.launch_failed:
         fields["launch_failures"] = live.launch_failures + 1
     if decided.used_retry:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tenure.domain.ids import Instant, JobId
 from tenure.domain.job import Dependency, DependencyKind
 from tenure.domain.lifecycle import JobState, Outcome
-from tenure.domain.reasons import PendingReason
+from tenure.domain.reasons import EvictionReason, PendingReason
 from tenure.ledger import JobRow, Ledger
 
 from .clock import wire
@@ -24,7 +24,7 @@ __all__ = ["Closed", "Gates"]
 class Closed:
     """A gate that is shut.  `never`: no event can open it.  `wakes`: it opens by itself then (steady time)."""
 
-    reason: PendingReason
+    reason: PendingReason | EvictionReason
     message: str
     wakes: Instant | None = None
     never: bool = False
@@ -41,12 +41,18 @@ class Gates:
 
     def check(self, live: Live, *, now: Instant) -> Closed | None:
         """The first shut gate of a queued job, or None: let it in."""
+        if live.held and live.reason == PendingReason.DEACTIVATED:
+            return Closed(reason=PendingReason.DEACTIVATED, message=live.message)
         if live.held:
             return Closed(
                 reason=PendingReason.SUSPENDED, message=f"held; `tenure release {live.id}` lets it be considered"
             )
         if live.not_before is not None and live.not_before > now:
-            reason = PendingReason.LAUNCH_BACKOFF if live.launch_failures else PendingReason.WAITING_FOR_BEGIN_TIME
+            reason: PendingReason | EvictionReason
+            if live.reason in (EvictionReason.PODS_READY_TIMEOUT, EvictionReason.ADMISSION_CHECK):
+                reason = EvictionReason(live.reason)
+            else:
+                reason = PendingReason.LAUNCH_BACKOFF if live.launch_failures else PendingReason.WAITING_FOR_BEGIN_TIME
             return Closed(
                 reason=reason, message=f"{live.message}; not before {wire(live.not_before)}", wakes=live.not_before
             )

@@ -42,6 +42,8 @@ class Live:
     in_engine: bool = False
     message: str = ""
     survivors_told: int = 0
+    ordered_at: Instant | None = None  # its place in line, where that is not its submission's
+    code_told: int = 0  # the attempt whose code is known to have changed, and was told
     fingerprint: Mapping[str, object] = field(default_factory=dict)  # of the working tree, at submit
     asked_at: int = 0  # when the backend was last asked for something, steady time
     launched: bool = False  # the backend was asked to start the current attempt
@@ -81,7 +83,7 @@ class Live:
 
     def workload(self, cards: Sequence[Card]) -> Workload:
         # Tasks of an array were handed in together; their index keeps them in order, a microsecond apart.
-        created = Instant(self.submitted_at + (self.array_index or 0))
+        created = Instant((self.ordered_at or self.submitted_at) + (self.array_index or 0))
         return workload(self.id, self.spec, priority=self.priority, created_at=created, cards=cards)
 
     @property

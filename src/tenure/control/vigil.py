@@ -40,5 +40,5 @@ def look(conductor: Conductor) -> None:
         conductor.heard(observation)
         if live.state is not JobState.ADMITTED and observation.state in DEAF:
             conductor.changed(live.id)  # asked to stop, and running as if nobody had
-        elif live.state is JobState.ADMITTED and observation.state is AttemptState.ABSENT:
-            conductor.start_again(live.id)
+        elif observation.state is AttemptState.ABSENT:
+            conductor.nothing_there(live.id)

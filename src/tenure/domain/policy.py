@@ -267,7 +267,7 @@ class Policy:
     namespaces: Mapping[str, Namespace] = field(default_factory=dict)
     resource_quotas: tuple[ResourceQuota, ...] = ()
     limit_ranges: tuple[LimitRange, ...] = ()
-    admission_checks: frozenset[str] = frozenset()
+    admission_checks: Mapping[str, str] = field(default_factory=dict)  # by name: the controller that answers
     fair_sharing: FairSharing | None = None
     exclude_resource_prefixes: tuple[str, ...] = ()
     transformations: tuple[Transformation, ...] = ()

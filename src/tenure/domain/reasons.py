@@ -21,6 +21,7 @@ class PendingReason(StrEnum):
     WAITING_FOR_PODS_READY = "WaitingForPodsReady"
     ADMISSION_GATED = "AdmissionGated"
     ON_HOLD = "OnHold"
+    UNSATISFIED_CHECKS = "UnsatisfiedAdmissionChecks"  # quota is held, and not every admission check is ready
     DEACTIVATED = "Deactivated"
     PENDING = "Pending"
     # tenure's own, for what Kueue leaves to others
@@ -45,6 +46,8 @@ class EvictionReason(StrEnum):
     LOCAL_QUEUE_STOPPED = "LocalQueueStopped"
     NODE_FAILURES = "NodeFailures"
     DEACTIVATED = "Deactivated"
+    DEACTIVATED_ADMISSION_CHECK = "DeactivatedDueToAdmissionCheck"
+    DEACTIVATED_REQUEUING_LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
     MAXIMUM_EXECUTION_TIME_EXCEEDED = "MaximumExecutionTimeExceeded"
     # tenure's own
     PLATFORM_STOPPED = "PlatformStopped"  # `tenure down`

@@ -73,6 +73,6 @@ class Fairness:
         return (
             queue.stop_policy is StopPolicy.NONE
             and flavors <= self.policy.flavors.keys()
-            and {check.name for check in queue.admission_checks} <= self.policy.admission_checks
+            and {check.name for check in queue.admission_checks} <= self.policy.admission_checks.keys()
             and queue.cohort not in self._tree.cyclic
         )

@@ -63,9 +63,8 @@ def _objects(policy: Policy) -> Iterator[Tree]:
         yield _object("v1", "Namespace", namespace.name, labels=labels)
     for flavor in policy.flavors.values():
         yield _object(KUEUE, "ResourceFlavor", flavor.name, spec=_flavor(flavor))
-    for check in sorted(policy.admission_checks):
-        # The controller's name is not kept: nobody but Kueue's own controllers reads it.
-        yield _object(KUEUE, "AdmissionCheck", check, spec={"controllerName": "tenure.dev/unknown"})
+    for check, controller in policy.admission_checks.items():
+        yield _object(KUEUE, "AdmissionCheck", check, spec={"controllerName": controller})
     for cohort in policy.cohorts.values():
         yield _object(KUEUE, "Cohort", cohort.name, spec=_cohort(cohort))
     for queue in policy.cluster_queues.values():

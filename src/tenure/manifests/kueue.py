@@ -227,8 +227,9 @@ def _workload_priority_class(header: Header, record: Record) -> PriorityClass:
     return PriorityClass(name=header.name, value=record.get("value", 0), description=record.get("description", ""))
 
 
-def _admission_check(header: Header, _: Record) -> str:
-    return header.name
+def _admission_check(_: Header, record: Record) -> str:
+    controller: str = record.record("spec").get("controllerName", "")
+    return controller
 
 
 KUEUE_KINDS: Mapping[str, Kind] = {

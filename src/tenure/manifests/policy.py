@@ -139,7 +139,7 @@ def _assemble(objects: Sequence[_Read]) -> Policy:
         namespaces={v.name: v for v in values if isinstance(v, Namespace)},
         resource_quotas=tuple(v for v in values if isinstance(v, ResourceQuota)),
         limit_ranges=tuple(v for v in values if isinstance(v, LimitRange)),
-        admission_checks=frozenset(i.value for i in objects if i.header.kind == "AdmissionCheck"),
+        admission_checks={i.header.name: i.value for i in objects if i.header.kind == "AdmissionCheck"},
         fair_sharing=config.fair_sharing,
         exclude_resource_prefixes=config.exclude_resource_prefixes,
         transformations=config.transformations,

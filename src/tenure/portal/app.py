@@ -83,6 +83,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
         wire.Cancel,
         wire.Release,
         wire.Retry,
+        wire.Drain,
+        wire.TryPolicy,
         wire.StopDaemon,
         wire.CheckPolicy,
         wire.NewToken,
