@@ -30,6 +30,7 @@ from .clock import Clock
 
 __all__ = ["Sweeper", "what_closed"]
 
+STAMP_SETTLES_NS = 1_000_000_000
 KEPT_ANSWERS_US = 24 * 3600 * 1_000_000
 
 
@@ -69,7 +70,9 @@ class Sweeper:
     def __init__(self, *, ledger: Ledger, runs_dir: Path, clock: Clock) -> None:
         self._ledger, self._runs, self._clock = ledger, runs_dir, clock
         self._signs: dict[RunId, tuple[tuple[int, ...], Instant]] = {}
-        self._closed: set[str] = set()
+        self._closed: set[str] = set()  # runs without a job that have closed
+        self._strangers: set[RunId] = set()
+        self._listed_at = 0
         self._reaped: set[RunId] = set()
         self._followers: dict[RunId, Follower] = {}
         self._ended: deque[tuple[RunId, JobId, str]] = deque()
@@ -108,19 +111,18 @@ class Sweeper:
         return written
 
     def _open_runs(self, live: dict[RunId, tuple[JobId, str]]) -> list[RunId]:
-        runs = list(live)
+        """Runs of jobs that have not ended, and those that no job owns.  The latter are listed when some came or went."""
         try:
-            with os.scandir(self._runs) as entries:
-                for entry in entries:
-                    if entry.name in self._closed or entry.name in live or not entry.is_dir():
-                        continue
-                    if _of_a_job(entry.name):
-                        self._closed.add(entry.name)  # its job's own end was, or will be, read there
-                    else:
-                        runs.append(RunId(entry.name))
+            stamp = self._runs.stat().st_mtime_ns
         except FileNotFoundError:
-            pass
-        return runs
+            return list(live)
+        if stamp != self._listed_at:
+            with os.scandir(self._runs) as entries:
+                names = [e.name for e in entries if not _of_a_job(e.name) and e.name not in self._closed and e.is_dir()]
+            self._strangers = {RunId(name) for name in names}
+            # A directory made in the same tick of the clock would not show: believe only a stamp that has aged.
+            self._listed_at = stamp if self._clock.now() * 1000 - stamp > STAMP_SETTLES_NS else 0
+        return [*live, *(run for run in self._strangers if run not in live and run not in self._closed)]
 
     def _read(self, run: RunId, directory: Path, owner: tuple[JobId, str] | None) -> int:
         at = self._clock.now()

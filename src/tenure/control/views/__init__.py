@@ -3,7 +3,7 @@
 from .capacity import capacity, capacity_at_rest
 from .cards import card_timeline, cards
 from .events import events
-from .jobs import counts, jobs, show
+from .jobs import counts, has_ended, jobs, show
 from .logs import LogSource, log
 from .policy import check_policy, policy
 from .queues import queues
@@ -22,6 +22,7 @@ __all__ = [
     "counts",
     "diff",
     "events",
+    "has_ended",
     "jobs",
     "log",
     "policy",

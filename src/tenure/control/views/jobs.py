@@ -19,7 +19,7 @@ from ..lookup import rows_of
 if TYPE_CHECKING:
     from ..app import Platform
 
-__all__ = ["array_json", "counts", "job_json", "jobs", "show"]
+__all__ = ["array_json", "counts", "has_ended", "job_json", "jobs", "show"]
 
 ACTIVE = frozenset(JobState) - {JobState.ENDED}
 
@@ -112,6 +112,17 @@ def jobs(
     which = JobFilter(states=states, project=project, name=name, queue=queue, array=array, owner=owner)
     page = platform.ledger.jobs(which, limit=limit, cursor=cursor)
     return {"items": [job_json(row, platform.specs.of(row)) for row in page.items], "next": page.next}
+
+
+def has_ended(platform: Platform, id: str) -> bool:
+    """Whether a job, or every task of an array, has ended: what a wait asks again and again.  Raises NotFound."""
+    row = platform.ledger.find_job(id)
+    if row is not None:
+        return row.state is JobState.ENDED
+    states = {state for state, _ in platform.ledger.counts(array=id)}
+    if not states:
+        rows_of(platform.ledger, id)
+    return states == {JobState.ENDED}
 
 
 def show(platform: Platform, id: str) -> dict[str, Any]:

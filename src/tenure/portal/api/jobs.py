@@ -110,8 +110,7 @@ async def wait(
     platform: Home, news: Live, id: str, timeout: Annotated[float, Query(ge=0, le=600, description="Seconds.")] = 30.0
 ) -> Response:
     def ended() -> dict[str, Any] | None:
-        shown = views.show(platform, id)
-        return shown if shown["state"] == "ended" else None
+        return views.show(platform, id) if views.has_ended(platform, id) else None
 
     job = await wait_for(news, ended, job=id, timeout_s=timeout)
     return Response(status_code=204) if job is None else Reply(job)
