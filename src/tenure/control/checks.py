@@ -76,15 +76,15 @@ class Inspector:
 
     def look(self, conductor: Conductor) -> None:
         """Ask once more about everybody who waits, and start, evict or deactivate."""
-        for job, (attempt, checks) in list(self._waiting.items()):
+        for job, (attempt, before) in list(self._waiting.items()):
             live = conductor.live.get(job)
             if live is None or live.state is not JobState.ADMITTED or live.attempts != attempt:
                 self._forget(job)  # cancelled, evicted or gone meanwhile
                 continue
             assert live.admission is not None
             fresh = Checks.of(conductor.engine.policy, live.admission)
-            if fresh.controllers != checks.controllers:  # another policy: what it asks for counts
-                self._waiting[job], checks = (attempt, fresh), fresh
+            checks = before if fresh.controllers == before.controllers else fresh  # another policy: what it asks counts
+            self._waiting[job] = (attempt, checks)
             for name, controller in checks.controllers.items():
                 checks.told(name, self._ask(controller, live))
             self._carry_out(conductor, live, checks)

@@ -13,15 +13,18 @@ from tenure.domain.errors import InvalidRequest, NotFound
 from tenure.domain.ids import JobId
 from tenure.domain.job import JobSpec
 from tenure.ledger import JobRow, NewJob, Transaction
+from tenure.manifests.caps import check_limits, with_defaults
 from tenure.manifests.rules import check_spec
 from tenure.manifests.wire import spec_to_json
 from tenure.sdk.fingerprint import fingerprint
 
 from ..caller import Caller
+from ..caps import check_caps
 from ..lookup import rows_of
 from ..namings import priority_of, queue_of
 from ..submission import asked_of
 from ..views.jobs import array_json, job_json
+from ..workloads import pod_requests
 
 if TYPE_CHECKING:
     from ..app import Platform
@@ -57,6 +60,7 @@ def submit(
             known = tx.idempotent(scope, idempotency_key, digest)
             if known is not None:
                 return [], known
+        check_caps(platform, tx, specs)
         env_digest = tx.put_environment(exported, at) if exported else None
         groups = []
         for spec in specs:
@@ -84,6 +88,7 @@ def submit_specs(
     at = platform.clock.now()
     groups: list[list[JobRow]] = []
     with platform.ledger.transaction(durable=True) as tx:
+        check_caps(platform, tx, specs)
         for spec, before in zip(specs, retry_of, strict=True):
             code = fingerprint(spec.workdir, _files(spec))
             new = _new_jobs(platform, tx, spec, env_digest=env_digest, code=code)
@@ -98,9 +103,11 @@ def _settle(platform: Platform, spec: JobSpec) -> JobSpec:
     policy = platform.policy.current
     if spec.whole and not spec.gpu_memory and platform.cards:
         spec = replace(spec, gpu_memory=min(card.memory for card in platform.cards))
+    spec = with_defaults(spec, policy.limit_ranges)
     spec = replace(spec, queue=queue_of(policy, spec))
     priority_of(policy, spec)
     check_spec(spec)
+    check_limits(spec, pod_requests(spec, platform.cards), policy.limit_ranges)
     for dependency in spec.after:
         try:
             rows_of(platform.ledger, dependency.job)
