@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
-from .conftest import Home
+from .conftest import Home, eventually
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "telemetry"))
+from nvml_fixtures import fake_nvml, nvml_library  # noqa: F401
 
 
 def lived(running: Home) -> None:
@@ -125,6 +131,19 @@ def test_the_report_is_text_json_and_one_page(running: Home, tmp_path: Path) -> 
     running.ok("cancel", holder, waits, held)
     running.ok("down")
     assert running.json("capacity", "report", "--since", "1h")["jobs"] == 6
+
+
+def test_a_measured_card_is_read_while_the_platform_runs(private: Home, fake_nvml: Callable[..., Any]) -> None:  # noqa: F811
+    fake = fake_nvml(cards=1)
+    fake.state.card(0).utilization = 37
+    private.env.update(fake.env)
+    private.ok("up", "-d")
+    kept = private.path / "telemetry" / "cards.jsonl"
+    eventually(lambda: kept.exists() and kept.read_text())
+    (card,) = private.json("capacity", "report")["cards"]
+    assert (card["source"], card["measured"]) == ("measured", True)
+    assert card["utilization_mean"] == 0.37
+    assert "37%" in private.ok("capacity", "report")
 
 
 def test_a_home_without_a_ledger_says_so(private: Home) -> None:

@@ -8,6 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from tenure.control import views
+from tenure.control.traffic import from_ledger
+from tenure.control.whatif import replayed
+from tenure.domain.ids import Instant, WorkloadKey
 
 
 def at(text: str) -> float:
@@ -52,6 +55,54 @@ def test_what_nobody_knows_is_said_not_guessed(house: Any) -> None:
     assert views.why(house.platform, held)["expected_start_reason"].startswith("it is not in line yet: ")
     assert views.why(house.platform, holder)["expected_start_reason"] is None
     assert views.why(house.platform, waits, forecast=False)["expected_start_reason"] is None
+
+
+def test_a_replay_of_what_happened_takes_the_same_order(house: Any) -> None:
+    """Jobs of several sizes and priorities behind a full card: who starts in which order is the engine's decision."""
+    gate = house.gpu("sleep", "1", shares=8, priority="training", name="gate")
+    house.wait(gate, "running")
+    sizes = [(8, "training"), (5, "batch"), (8, "on-demand"), (3, "batch"), (8, "batch"), (8, "training")]
+    jobs = [house.gpu("sleep", "0.3", shares=n, priority=p, name="x") for n, p in sizes]
+    for job in jobs:
+        house.wait(job)
+    really = sorted(jobs, key=lambda job: (house.show(job)["admitted_at"], int(job)))
+    platform = house.platform
+    now = platform.clock.now()
+    traffic = from_ledger(platform.ledger, platform.specs, since=Instant(now - 3_600_000_000), now=now)
+    played, missing = replayed(platform.policy.current, platform.cards, traffic)
+    assert missing == []
+    assert traffic.notes == []
+    assert [str(key) for key in played.order] == [gate, *really]
+    for job in really:
+        life = played.lives[WorkloadKey(job)]
+        assert life.started is not None
+        assert abs(life.started / 1e6 - at(house.show(job)["started_at"])) < 2
+    found = views.try_policy(platform, [["now.yaml", views.policy(platform)["yaml"]]], since_s=3600)
+    assert found["before"] == found["after"]
+    assert found["fidelity"]["compared"] == len(jobs) + 1
+
+
+def test_the_preempted_and_the_running_are_replayed_with_what_is_known_of_them(house: Any) -> None:
+    low = house.gpu("sleep", "1.5", shares=8, priority="batch", name="low")
+    house.wait(low, "running")
+    high = house.gpu("sleep", "0.3", shares=8, priority="training", name="high")
+    house.wait(high)
+    house.wait(low, "running")  # again: its second attempt
+    unknown = house.gpu("true", shares=8, priority="batch", name="never-seen")
+    house.wait_reason(unknown, "WaitingForQuota")
+    platform = house.platform
+    now = platform.clock.now()
+    traffic = from_ledger(platform.ledger, platform.specs, since=Instant(now - 3_600_000_000), now=now)
+    lasts = {past.id: past.runtime_us for past in traffic.jobs}
+    assert lasts[low] is None
+    assert 200_000 < lasts[high] < 2_000_000
+    assert traffic.notes == [
+        "1 job still running with neither a time limit nor a history: without an end in the replay",
+        "1 job waiting with neither a time limit nor a history: without an end once started",
+    ]
+    played, _ = replayed(platform.policy.current, platform.cards, traffic)
+    assert played.lives[WorkloadKey(low)].preempted == 1
+    assert played.lives[WorkloadKey(unknown)].started is None
 
 
 def test_the_forecast_of_a_long_line_leaves_the_lock_alone(house: Any) -> None:

@@ -58,7 +58,9 @@ class Traffic:
 def from_ledger(ledger: Ledger, specs: SpecStore, *, since: Instant, now: Instant) -> Traffic:
     """Everything that was submitted, waited or ran between `since` and `now`."""
     rows = jobs_between(ledger, since)
-    several = ledger.attempts_of([row.id for row in rows if row.attempts > 1])
+    several = ledger.attempts_of(
+        [row.id for row in rows if row.attempts > 1 or (row.attempts and row.state is not JobState.ENDED)]
+    )
     guesses: dict[str, tuple[int, ...]] = {}
     notes: Counter[str] = Counter()
     jobs = []
@@ -130,7 +132,7 @@ def _past(
     begun = row.admitted_at
     arrived = max(since, created, spec.begin_at or 0)
     if spec.after or row.array_limit is not None:
-        notes["waited for other jobs or an array's limit: the replay lets them in when they were submitted"] += 1
+        notes["that waited for other jobs or an array's limit: let in when submitted"] += 1
     stood = row.started_at is not None and row.started_at < since
     past = {
         "id": row.id, "spec": spec, "created_at": created, "arrived_at": arrived, "started_at": row.started_at,
@@ -138,27 +140,26 @@ def _past(
     }  # fmt: skip
     if ended and row.started_at is None:
         if begun is not None:
-            notes["could not be launched, and are left out"] += 1
+            notes["that could not be launched: left out"] += 1
             return None
-        notes["never started (cancelled or given up in the queue): they wait and leave as they did"] += 1
+        notes["that never started (cancelled or given up in the queue): played as waiting until then"] += 1
         return Past(**past, runtime_us=_guess(ledger, row, spec, guesses), cancelled_at=row.ended_at)  # type: ignore[arg-type]
     if row.state is JobState.QUEUED and not row.attempts:
         if row.held or row.reason in ("WaitingForDependency", "WaitingForBeginTime", "WaitingForArrayLimit"):
-            notes["are held or wait for a time or another job, and are left out"] += 1
+            notes["held, or waiting for a time or another job: left out"] += 1
             return None
         runtime = _guess(ledger, row, spec, guesses)
         if runtime is None:
-            notes["wait with neither a time limit nor a history: once started they do not end in the replay"] += 1
+            notes["waiting with neither a time limit nor a history: without an end once started"] += 1
         return Past(**past, runtime_us=runtime)  # type: ignore[arg-type]
     if ended:
         return Past(**past, runtime_us=_within(row, several, since, row.ended_at or now))  # type: ignore[arg-type]
-    ran = max(0, now - (row.started_at or row.admitted_at or now))
+    behind, ran = _ran(several.get(row.id, ()), since, now)
     guess = _guess(ledger, row, spec, guesses)
     if guess is None:
-        notes["still run with neither a time limit nor a history: they do not end in the replay"] += 1
+        notes["still running with neither a time limit nor a history: without an end in the replay"] += 1
         return Past(**past, runtime_us=None)  # type: ignore[arg-type]
-    left = max(guess, ran)
-    return Past(**past, runtime_us=left - max(0, since - (row.started_at or since)))  # type: ignore[arg-type]
+    return Past(**past, runtime_us=max(guess - behind, ran))  # type: ignore[arg-type]
 
 
 def _within(row: JobRow, several: Mapping[str, Sequence[AttemptRow]], since: Instant, end: Instant) -> int:
@@ -170,6 +171,17 @@ def _within(row: JobRow, several: Mapping[str, Sequence[AttemptRow]], since: Ins
             if a.started_at is not None and a.ended_at is not None
         )
     return max(0, min(busy_us(row, {}), end - since))
+
+
+def _ran(attempts: Sequence[AttemptRow], since: Instant, now: Instant) -> tuple[int, int]:
+    """How long a job that has not ended ran before `since`, and after it."""
+    before = after = 0
+    for a in attempts:
+        if a.started_at is not None:
+            end = a.ended_at if a.ended_at is not None else now
+            before += max(0, min(end, since) - a.started_at)
+            after += max(0, end - max(since, a.started_at))
+    return before, after
 
 
 def _guess(ledger: Ledger, row: JobRow, spec: JobSpec, guesses: dict[str, tuple[int, ...]]) -> int | None:
@@ -209,7 +221,7 @@ def from_trace(text: str, *, file: str = "trace") -> Traffic:
     traffic = Traffic(jobs=jobs, since=jobs[0].arrived_at, until=jobs[-1].arrived_at, source=file, ends=False)
     endless = sum(1 for p in jobs if p.runtime_us is None)
     if endless:
-        traffic.notes.append(f"{endless} {_plural(endless)} without runtime_s: once started they do not end")
+        traffic.notes.append(f"{endless} {_plural(endless)} without runtime_s: without an end once started")
     return traffic
 
 
