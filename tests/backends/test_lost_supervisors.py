@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -112,6 +113,27 @@ def test_a_cancel_that_nobody_heard_still_counts(rig: LocalRig) -> None:
     rig.open()
     rig.backend.stop(attempt.run_id, attempt.run_dir, CANCEL)
     assert rig.news.settled(attempt.run_id).outcome is Outcome.CANCELLED
+    assert read_record(attempt.run_dir).cancel_marked
+
+
+@pytest.mark.parametrize("asked", ["before", "after"])
+def test_the_grace_of_a_stop_holds_though_its_supervisor_was_killed(rig: LocalRig, asked: str) -> None:
+    """Whoever cancels with two seconds waits two seconds, not the half minute that the job would have had."""
+    attempt = rig.job("bash", "-c", "trap '' TERM; echo deaf; sleep 900; sleep 900", grace_s=30.0)
+    rig.backend.start(attempt)
+    rig.news.running(attempt.run_id)
+    eventually(lambda: "deaf" in (Path(attempt.run_dir) / "stdout.log").read_text())
+    if asked == "before":
+        rig.backend.stop(attempt.run_id, attempt.run_dir, CANCEL)
+        eventually(lambda: any(line["kind"] == "stop" for line in lines(attempt)))
+    kill(supervisor(attempt))
+    if asked == "after":
+        eventually(lambda: any(line["kind"] == "survivors" for line in lines(attempt)))
+        rig.backend.stop(attempt.run_id, attempt.run_dir, CANCEL)
+    began = time.monotonic()
+    assert rig.news.settled(attempt.run_id).outcome is Outcome.CANCELLED
+    assert time.monotonic() - began < 8.0
+    assert alive(attempt) == []
     assert read_record(attempt.run_dir).cancel_marked
 
 

@@ -12,6 +12,7 @@ import json
 import os
 import select
 import signal
+from collections.abc import Mapping
 from typing import Any
 
 from tenure.sdk.record import RecordWriter, read_record
@@ -31,6 +32,7 @@ __all__ = ["Census", "succeed", "survivors_of"]
 
 _LONGEST_GRACE_S = 30.0
 _PASS_S = 0.2
+_LOOK_S = 0.5  # somebody may ask for less grace
 
 
 class Census:
@@ -154,10 +156,13 @@ class _Successor:
 
     def _end_survivors(self) -> bool:
         grace = min(_LONGEST_GRACE_S, float(self._spec.get("job", {}).get("grace_s", _LONGEST_GRACE_S)))
-        kill_at = self._clock.monotonic() + grace
+        began = self._clock.monotonic()
         told: set[Identity] = set()
         named: list[dict[str, Any]] = []
         while alive := survivors_of(self._facts, self._run_dir, boot=self._boot, census=Census()):
+            self._mark_stops()  # also those that are asked for meanwhile
+            left = self._grace_of_stops()
+            kill_at = began + grace if left is None else self._clock.monotonic() + left
             killing = self._clock.monotonic() >= kill_at
             for who in alive:
                 if killing or who not in told:
@@ -171,8 +176,16 @@ class _Successor:
                 named = now
                 self._journal.write("survivors", survivors=named)
                 self._tell()
-            _wait_for_one(alive, max(0.02, min(_PASS_S if killing else grace, kill_at - self._clock.monotonic())))
+            _wait_for_one(alive, max(0.02, min(_PASS_S if killing else _LOOK_S, kill_at - self._clock.monotonic())))
         return bool(told)
+
+    def _grace_of_stops(self) -> float | None:
+        """Seconds until the earliest grace that was granted by a stop is over; None where nobody asked for one."""
+        now = self._clock.elapsed()
+        return min(
+            (float(stop["grace_s"]) - (now - stop["elapsed"]) / 1e6 for stop in self._facts.stops if _timed(stop)),
+            default=None,
+        )
 
     def _verdict(self, reason: str) -> Verdict:
         facts, job = self._facts, self._spec.get("job", {})
@@ -204,6 +217,10 @@ class _Successor:
     def _tell(self) -> None:
         news = json.dumps({**self._facts.known})
         send_datagram(os.path.join(self._state_dir, NEWS_SOCKET), news.encode())
+
+
+def _timed(stop: Mapping[str, Any]) -> bool:
+    return all(isinstance(stop.get(name), int | float) for name in ("grace_s", "elapsed"))
 
 
 def _wait_for_one(alive: list[Identity], timeout_s: float) -> None:
