@@ -42,7 +42,7 @@ def main() -> int:
     given = parser.parse_args()
     stage = Stage(keep=given.keep, card=f"{SHARES}x{MEMORY}")
     print(
-        f"a platform in {stage.home}, with one declared card: {SHARES} shares, {MEMORY}i of memory, nothing measured\n"
+        f"a platform in {stage.home}, with one declared card: {SHARES} shares, {MEMORY} of memory, nothing measured\n"
     )
     try:
         cast = play(stage)
