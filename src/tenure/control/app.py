@@ -186,7 +186,7 @@ class Platform:
             if live is None or not live.in_engine:
                 return None, None
             order = self.engine.order(cluster_queue) if cluster_queue else ()
-            return self.engine.status(key), order.index(key) if key in order else None
+            return self.engine.verdict(key), order.index(key) if key in order else None
 
     def attribution(self, samples: Sequence[CardSample]) -> Attribution:
         """Whose processes hold the card memory that NVML sees: our jobs', and strangers'."""

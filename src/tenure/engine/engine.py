@@ -30,6 +30,16 @@ from .verdicts import Verdicts, judge
 from .whatif import Trial, counterfactuals, play
 from .world import World
 
+_JUDGED_ALONE = frozenset(
+    {
+        PendingReason.WAITING_FOR_QUOTA,
+        PendingReason.EXCEEDS_MAX_QUOTA,
+        PendingReason.NO_MATCHING_FLAVOR,
+        PendingReason.PENDING_EVALUATION,
+        PendingReason.PENDING,
+    }
+)
+
 __all__ = ["Engine", "EngineOptions", "Reservation"]
 
 _FEW = 2000  # pending workloads that a forecast replays one and all
@@ -205,6 +215,17 @@ class Engine:
             like = self._verdicts.get(item, self._oracle)
         return replace(like, key=key)
 
+    def verdict(self, key: WorkloadKey) -> Pend | None:
+        """As `status`, with the numbers of now: a parked workload's last evaluation may be long ago."""
+        pend = self.status(key)
+        item = self._world.items.get(key)
+        if pend is None or item is None or item.queue is None or item.queue.barrier is not None:
+            return pend
+        if pend.reason not in _JUDGED_ALONE:
+            return pend  # it tells of others too: of victims on their way, of a place that was lost in the cycle
+        now = self._verdicts.get(item, self._oracle)
+        return pend if now.reason is PendingReason.PENDING_EVALUATION else replace(now, key=key)
+
     def explain(self, key: WorkloadKey, now: Instant) -> Explanation:
         """Every blocker with its numbers, and what would help, checked on a copy.  Raises NotFound."""
         world = self._world
@@ -214,7 +235,7 @@ class Engine:
         if item.admission is not None:
             text = f"Quota reserved in ClusterQueue {item.admission.cluster_queue}"
             return Explanation(key=key, reason=PendingReason.PENDING, message=text)
-        pend = self.status(key)
+        pend = self.verdict(key)
         assert pend is not None
         a, targets = judge(world, item, self._oracle) if item.queue is not None else (None, [])
         found = tuple(blockers(world, item, a, targets, now))
