@@ -129,6 +129,36 @@ def test_a_lost_supervisor_interrupts_its_attempt_and_the_job_comes_back(home: P
     house.close()
 
 
+@pytest.mark.parametrize("asked", ["cancelling", "evicting"])
+def test_a_stop_under_way_is_not_forgotten_and_frees_nothing_early(home: Path, asked: str):
+    """The next daemon finds a job on its way out: its processes still hold the card, and so does it."""
+    house = House(home).open()
+    job = house.gpu(
+        "bash", "-c", "trap '' TERM; echo $$ up; while :; do sleep 0.1; done", shares=8, memory="16Gi", grace="4s"
+    )
+    house.wait_out(job, "up")
+    pid = house.out(job).split()[0]
+    if asked == "cancelling":
+        house.cancel(job)
+    after = house.gpu(
+        "sh", "-c", f"kill -0 {pid} && echo there || echo gone", shares=8, memory="16Gi", priority="training"
+    )
+    house.wait(job, asked)
+    house.close(keep_jobs=True)
+    house.open(card=None)
+    assert house.show(job)["state"] == asked
+    house.wait(after)
+    assert house.out(after) == "gone\n"
+    first = house.show(job)["attempts"][0]
+    outcome = "cancelled" if asked == "cancelling" else "interrupted"
+    assert (first["outcome"], read_record(house.run_dir(job)).outcome) == (outcome, outcome)
+    assert first["reason"] != "NeverStarted"
+    house.cancel(job, grace_s=0.2)
+    house.wait(job)
+    house.check_laws()
+    house.close()
+
+
 @pytest.mark.timeout(900)
 def test_random_kills_of_the_daemon_lose_nothing_and_run_nothing_twice(home: Path):
     settings = load({"TENURE_HOME": str(home), "PATH": os.environ["PATH"], "HOME": str(home.parent)})
