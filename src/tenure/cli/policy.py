@@ -11,7 +11,7 @@ from .grammar import Option, Usage, Verb, nearest
 from .render import emit, plain
 
 VERB = Verb(
-    usage="policy check DIR | try DIR | show | reload",
+    usage="policy check DIR | try DIR | show | reload | schema model",
     options=(
         Option(names=("--trace",), value="FILE", help="of try: replay this workload trace, not the ledger"),
         Option(names=("--since",), value="DURATION", help="of try: how far back, such as 7d (default) or 12h"),
@@ -28,7 +28,7 @@ VERB = Verb(
     `check` needs no running platform and exits with 1 if the files would be refused, naming file, document, field and
     the nearest right name.  `try` replays the last days of the ledger, or a trace, under the policy in force and under
     DIR, and prints what each queue would have seen; it needs no running platform either.  `show` prints what is in force.  `reload` reads TENURE_HOME/policy again; what is refused
-    changes nothing.
+    changes nothing.  `schema model` prints the JSON Schema of a Model document, for editors.
     """,
     examples=(
         ("tenure policy check ~/policy", "before it is put in force"),
@@ -36,13 +36,13 @@ VERB = Verb(
     ),
 )
 
-WORDS = ("check", "try", "show", "reload")
+WORDS = ("check", "try", "show", "reload", "schema")
 
 
 def run(call: Call) -> int:
     word, *rest = call.parsed.positionals
     if word not in WORDS:
-        raise Usage(f"{word!r}: there is check DIR, try DIR, show and reload{nearest(word, WORDS)}")
+        raise Usage(f"{word!r}: there is check DIR, try DIR, show, reload and schema model{nearest(word, WORDS)}")
     if word == "check":
         return _check(call, Path(rest[0]) if rest else call.settings.policy_dir)
     if word == "try":
@@ -51,6 +51,8 @@ def run(call: Call) -> int:
         if not rest:
             raise Usage("`policy try` needs a directory of policy files: tenure policy try DIR")
         return policy_try.run(call, files_of(Path(rest[0])))
+    if word == "schema":
+        return _schema(rest)
     if rest:
         raise Usage(f"{rest[0]!r}: `policy {word}` takes nothing more")
     if word == "show":
@@ -75,6 +77,15 @@ def _check(call: Call, folder: Path) -> int:
             print(_told(problem), file=sys.stderr)
         print(f"{folder}: {'would be taken' if answer['ok'] else 'would be refused'}")
     return 0 if answer["ok"] else 1
+
+
+def _schema(rest: list[str]) -> int:
+    if rest != ["model"]:
+        raise Usage("`policy schema` prints the schema of a model: tenure policy schema model")
+    from tenure.manifests.models import model_schema
+
+    print(model_schema().rstrip("\n"))
+    return 0
 
 
 def files_of(folder: Path) -> list[list[str]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tenure.domain.errors import Problem
+from tenure.domain.model import Model
 from tenure.domain.policy import Policy
 from tenure.domain.workload import Card
 from tenure.manifests.defaults import DefaultCard, default_policy
@@ -22,6 +23,7 @@ class HeldPolicy:
     current: Policy
     files: tuple[Path, ...]
     problems: tuple[Problem, ...] = ()
+    models: Mapping[str, Model] = field(default_factory=dict)
 
 
 def ensure_default(directory: Path, cards: Sequence[Card]) -> bool:
@@ -46,7 +48,7 @@ def read(directory: Path) -> HeldPolicy:
     """Raises InvalidManifest with every problem of every file."""
     reading = read_policy_dir(directory)
     files = tuple(sorted(p for p in directory.glob("*") if p.suffix in (".yaml", ".yml", ".json")))
-    return HeldPolicy(current=reading.policy, files=files, problems=reading.problems)
+    return HeldPolicy(current=reading.policy, files=files, problems=reading.problems, models=reading.models)
 
 
 def _totals(cards: Sequence[Card]) -> list[DefaultCard]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tenure.domain.errors import InvalidManifest, Problem
+from tenure.domain.model import Model
 from tenure.domain.policy import (
     ClusterQueue,
     Cohort,
@@ -25,12 +26,18 @@ from .documents import Document, read_directory, read_documents
 from .kinds import Header, Kind, read_object
 from .kubernetes import KUBERNETES_KINDS
 from .kueue import KUEUE_KINDS
+from .models import MODEL, refuse_same_names
 from .schema import Spot
 from .spelling import nearest
 
 __all__ = ["POLICY_KINDS", "PolicyReading", "read_policy", "read_policy_dir"]
 
-POLICY_KINDS: Mapping[str, Kind] = {**KUEUE_KINDS, **KUBERNETES_KINDS, CONFIGURATION.name: CONFIGURATION}
+POLICY_KINDS: Mapping[str, Kind] = {
+    **KUEUE_KINDS,
+    **KUBERNETES_KINDS,
+    CONFIGURATION.name: CONFIGURATION,
+    MODEL.name: MODEL,
+}
 
 _SUBMIT = "is a job, not policy; give it to `tenure submit`"
 _ELSEWHERE = {
@@ -54,6 +61,7 @@ class PolicyReading:
 
     policy: Policy
     problems: tuple[Problem, ...] = ()
+    models: Mapping[str, Model] = field(default_factory=dict)
 
 
 def read_policy_dir(path: Path | str) -> PolicyReading:
@@ -85,6 +93,7 @@ def _read(files: Sequence[tuple[str, str]], problems: list[Problem]) -> PolicyRe
         if (pair := read_object(document, POLICY_KINDS, problems, elsewhere=_ELSEWHERE)) is not None
     ]
     _refuse_twins(objects)
+    refuse_same_names([(item.header, item.value) for item in objects if isinstance(item.value, Model)])
     whole = not any(p.severity == "error" for p in problems)
     policy = _assemble(objects)
     if whole:  # a reference into a document that could not be read is not a fault of its own
@@ -92,7 +101,8 @@ def _read(files: Sequence[tuple[str, str]], problems: list[Problem]) -> PolicyRe
     problems = _in_file_order(problems, [name for name, _ in files])
     if any(p.severity == "error" for p in problems):
         raise InvalidManifest(problems)
-    return PolicyReading(policy=policy, problems=tuple(problems))
+    models = {item.value.name: item.value for item in objects if isinstance(item.value, Model)}
+    return PolicyReading(policy=policy, problems=tuple(problems), models=models)
 
 
 def _in_file_order(problems: Sequence[Problem], names: Sequence[str]) -> list[Problem]:
@@ -188,9 +198,24 @@ def _references(objects: Sequence[_Read], policy: Policy) -> None:
             at.warn(
                 _missing("ClusterQueue", value.cluster_queue, policy.cluster_queues, "its jobs wait until it exists")
             )
+        if isinstance(value, Model):
+            _model_references(value, spot.child("spec"), policy)
         if item.header.namespace not in {"", "default", *policy.namespaces}:
             at = spot.child("metadata").child("namespace")
             at.warn(_missing("Namespace", item.header.namespace, policy.namespaces, "it counts as one without labels"))
+
+
+def _model_references(model: Model, spec: Spot, policy: Policy) -> None:
+    queues = {name for namespace, name in policy.local_queues if namespace == model.namespace}
+    if (model.queue or "default") not in queues:
+        spec.child("queueName").warn(
+            _missing("LocalQueue", model.queue or "default", queues, "it cannot wake until it exists")
+        )
+    classes = {*policy.workload_priority_classes, *policy.priority_classes}
+    if model.priority_class is not None and model.priority_class not in classes:
+        spec.child("priorityClassName").warn(
+            _missing("WorkloadPriorityClass", model.priority_class, classes, "it cannot wake until it exists")
+        )
 
 
 def _missing(kind: str, name: str, known: Iterable[str], effect: str) -> str:
