@@ -45,6 +45,7 @@ class Workload:
     active: bool = True
     whole_card: bool = False  # every process claims all shares of the card it is placed on
     time_limit_us: int | None = None
+    avoid: frozenset[CardId] = frozenset()  # cards that it may not be placed on now: others have claimed them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

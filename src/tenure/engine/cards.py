@@ -27,6 +27,7 @@ class PlaceRequest:
     shares: int
     memory: int
     whole_card: bool = False
+    avoid: frozenset[CardId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class Cards:
     def _place_one(
         self, r: PlaceRequest, shares: Mapping[CardId, int], memory: Mapping[CardId, int]
     ) -> tuple[Placement, ...] | NoPlace:
-        cards = [c for c in self.cards.values() if c.flavor == r.flavor and not c.cordoned]
+        cards = [c for c in self.cards.values() if c.flavor == r.flavor and not c.cordoned and c.id not in r.avoid]
         room = {c.id: _capacity(c, r, shares[c.id], memory[c.id]) for c in cards}
         whole = [c for c in cards if room[c.id] >= r.count]
         order = whole or [c for c in cards if room[c.id] > 0]

@@ -12,6 +12,7 @@ from decimal import Decimal
 from weakref import WeakValueDictionary
 
 from tenure.domain.amounts import CPU, GPU, GPU_MEMORY, PODS, parse_decimal, parse_quantity
+from tenure.domain.ids import CardId
 from tenure.domain.policy import ClusterQueue, Policy, QuotaCheckStrategy, ResourceGroup, Transformation
 from tenure.domain.workload import PodSet, Workload
 
@@ -24,12 +25,15 @@ __all__ = ["Demand", "Form", "Forms", "GroupDemand", "PodDemand", "effective_req
 class Form:
     """Compared by identity; `Forms.of` gives equals the same one."""
 
-    __slots__ = ("__weakref__", "demands", "epoch", "pod_sets", "priority", "reducible", "whole_card")
+    __slots__ = ("__weakref__", "avoid", "demands", "epoch", "pod_sets", "priority", "reducible", "whole_card")
 
-    def __init__(self, priority: int, pod_sets: tuple[PodSet, ...], *, whole_card: bool) -> None:
+    def __init__(
+        self, priority: int, pod_sets: tuple[PodSet, ...], *, whole_card: bool, avoid: frozenset[CardId]
+    ) -> None:
         self.priority = priority
         self.pod_sets = pod_sets
         self.whole_card = whole_card
+        self.avoid = avoid
         self.reducible = any(p.min_count is not None and p.min_count < p.count for p in pod_sets)
         self.demands: dict[str, Demand] = {}
         self.epoch = -1
@@ -70,10 +74,10 @@ class Forms:
     _known: WeakValueDictionary[object, Form] = field(default_factory=WeakValueDictionary)
 
     def of(self, w: Workload) -> Form:
-        key = (w.priority, w.whole_card, tuple(_shape(p) for p in w.pod_sets))
+        key = (w.priority, w.whole_card, w.avoid, tuple(_shape(p) for p in w.pod_sets))
         form = self._known.get(key)
         if form is None:
-            form = self._known[key] = Form(w.priority, w.pod_sets, whole_card=w.whole_card)
+            form = self._known[key] = Form(w.priority, w.pod_sets, whole_card=w.whole_card, avoid=w.avoid)
         return form
 
     def demand(self, form: Form, queue: ClusterQueue, policy: Policy) -> Demand:

@@ -101,5 +101,6 @@ def place_requests(world: World, item: Item, a: Assignment) -> list[PlaceRequest
         if choice is None or ps.count == 0 or not (shares or memory):
             continue
         whole = item.form.whole_card and shares > 0
-        requests.append(PlaceRequest(ps.demand.pod_set.name, ps.count, choice.flavor, shares, memory, whole))
+        avoid = item.form.avoid
+        requests.append(PlaceRequest(ps.demand.pod_set.name, ps.count, choice.flavor, shares, memory, whole, avoid))
     return requests
