@@ -41,6 +41,11 @@ class EventKind(StrEnum):
     # runs
     RUN_REAPED = "RunReaped"
     RUN_HEALED = "RunHealed"
+    # windows: a claim of a whole card
+    WINDOW_CLAIMED = "WindowClaimed"
+    WINDOW_DUE = "WindowDue"  # its time has come, and it waits for its turn or for the card
+    WINDOW_OPENED = "WindowOpened"
+    WINDOW_ENDED = "WindowEnded"
     # the house
     LIVELOCK = "Livelock"  # two jobs kept taking the place from each other; the second keeps it
     POLICY_LOADED = "PolicyLoaded"

@@ -29,6 +29,7 @@ class PendingReason(StrEnum):
     WAITING_FOR_BEGIN_TIME = "WaitingForBeginTime"
     WAITING_FOR_ARRAY_LIMIT = "WaitingForArrayLimit"
     LAUNCH_BACKOFF = "LaunchBackoff"
+    WAITING_FOR_WINDOW = "WaitingForWindow"  # somebody has claimed the whole card, or is about to
 
 
 class PreemptionReason(StrEnum):
@@ -50,6 +51,7 @@ class EvictionReason(StrEnum):
     DEACTIVATED_REQUEUING_LIMIT = "DeactivatedDueToRequeuingLimitExceeded"
     MAXIMUM_EXECUTION_TIME_EXCEEDED = "MaximumExecutionTimeExceeded"
     # tenure's own
+    WINDOW_CLAIMED = "WindowClaimed"  # somebody has claimed the whole card for a while
     PLATFORM_STOPPED = "PlatformStopped"  # `tenure down`
     SUPERVISOR_LOST = "SupervisorLost"  # the attempt's supervisor was killed; its processes were ended
     MACHINE_RESTARTED = "MachineRestarted"  # another boot: nothing of the attempt can be alive

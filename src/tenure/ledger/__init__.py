@@ -14,6 +14,7 @@ from .requests import environment_digest
 from .rows import AttemptChange, AttemptRow, Change, JobRow, NewAttempt, NewJob, Page, RunRow
 from .runs import RunFilter
 from .transaction import Transaction
+from .windows import WindowRow
 
 __all__ = [
     "AttemptChange",
@@ -30,6 +31,7 @@ __all__ = [
     "RunFilter",
     "RunRow",
     "Transaction",
+    "WindowRow",
     "environment_digest",
     "fold",
 ]

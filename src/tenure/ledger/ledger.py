@@ -22,11 +22,12 @@ from .migrations import bring_up_to_date
 from .requests import RequestReads
 from .runs import RunReads
 from .transaction import Transaction
+from .windows import WindowReads
 
 __all__ = ["Ledger"]
 
 
-class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, DiaryReads):
+class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, WindowReads, DiaryReads):
     """Reads by any thread at any time; writes inside `transaction`, one after another.
 
     Nothing is cached: a row is what the database says now.

@@ -23,6 +23,7 @@ __all__ = [
     "runs",
     "sequences",
     "specs",
+    "windows",
 ]
 
 metadata = MetaData()
@@ -189,3 +190,28 @@ cordons = Table(
     Column("move", Boolean, nullable=False),
     Column("failed", Boolean, nullable=False),
 )
+
+# Claims of whole cards.  At most one of a card is active, whoever writes.
+windows = Table(
+    "windows",
+    metadata,
+    Column("seq", _KEY, primary_key=True, autoincrement=False),
+    Column("id", Text, nullable=False, unique=True),
+    _text("card"),
+    _text("owner"),
+    _text("state"),
+    _text("reason"),
+    _text("message"),
+    _text("job_id", nullable=True),
+    _int("length_us"),
+    Column("including_resident", Boolean, nullable=False),
+    _int("lease_us", nullable=True),
+    _int("claimed_at"),
+    _int("begin_at", nullable=True),
+    _int("opened_at", nullable=True),
+    _int("ends_at", nullable=True),
+    _int("ended_at", nullable=True),
+)
+is_live_window: ColumnElement[bool] = literal_column("windows.state <> 'ended'")
+Index("windows_live", windows.c.seq, sqlite_where=literal_column("state <> 'ended'"), postgresql_where=literal_column("state <> 'ended'"))  # fmt: skip
+Index("windows_one_active", windows.c.card, unique=True, sqlite_where=literal_column("state = 'active'"), postgresql_where=literal_column("state = 'active'"))  # fmt: skip

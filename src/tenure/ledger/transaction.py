@@ -18,11 +18,12 @@ from .jobs import JobWrites
 from .requests import RequestWrites
 from .rows import AttemptRow, JobRow
 from .runs import RunWrites
+from .windows import WindowWrites
 
 __all__ = ["Transaction"]
 
 
-class Transaction(JobWrites, AttemptWrites, RunWrites, RequestWrites, CordonWrites, DiaryReads):
+class Transaction(JobWrites, AttemptWrites, RunWrites, RequestWrites, CordonWrites, WindowWrites, DiaryReads):
     """Made by `Ledger.transaction`.  Its reads see its own writes."""
 
     def __init__(self, connection: Connection) -> None:

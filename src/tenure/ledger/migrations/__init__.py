@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD", "REVISIONS", "bring_up_to_date", "upgrade"]
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0001", "0002", "0003", "0004")
 """Every schema there has been, oldest first."""
 
 HEAD = REVISIONS[-1]
