@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import random
 import sys
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,51 @@ def test_sparing_cycles_changes_no_decision(
     assert facts(both, {"queues": queues}) == facts(both, {"queues": queues}, spare=False)
     alone = told(raw, queue="a")
     assert facts(alone, {"queues": queues}) == facts(alone, {"queues": queues}, spare=False)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_sparing_cycles_changes_no_decision_on_cards_either(rng: random.Random) -> None:
+    """Several trees that share cards, flavors to choose from, gangs, whole cards, cancellations, stops that take time."""
+    names, flavors = ["a", "b", "c"][: rng.choice([1, 1, 2, 3])], rng.choice([1, 1, 2])
+    queues = {
+        name: {
+            "cohort": rng.choice(["x", "x", None]),
+            "owns": {
+                f"f{k}": {"gpu": rng.choice([0, 2, 4, 8]), "memory": f"{rng.choice([8, 16])}Gi"} for k in range(flavors)
+            },
+            "strategy": rng.choice(["StrictFIFO", "BestEffortFIFO", "BestEffortFIFO"]),
+            "within": rng.choice(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
+            "reclaim": rng.choice(["Never", "LowerPriority", "Any"]),
+            "while_borrowing": rng.choice(["Never", "LowerPriority"]),
+        }
+        for name in names
+    }
+    cards = lab.cards({"id": f"c{k}", "flavor": f"f{k}", "shares": 4, "memory": "16Gi"} for k in range(flavors))
+    story = [
+        arrival(
+            f"{n:02}",
+            at=rng.randrange(40),
+            runs=rng.randrange(1, 25),
+            cancelled=rng.randrange(40, 70) if rng.random() < 0.1 else None,
+            queue=rng.choice(names),
+            gpu=rng.choice([1, 1, 2, 3]),
+            memory=f"{rng.choice([1, 4, 9])}Gi",
+            priority=rng.choice([0, 0, 5, 10]),
+            count=rng.choice([1, 1, 2]),
+            min=1 if rng.random() < 0.1 else None,
+            whole_card=rng.random() < 0.1,
+        )
+        for n in range(rng.randrange(3, 20))
+    ]
+    stop_us = rng.choice([0, 0, 2 * S])
+    plain, spared = (
+        replay(lab.policy({"queues": queues}), cards, story, options=ReplayOptions(spare=spare, evict_us=stop_us))
+        for spare in (False, True)
+    )
+    if not plain.unsettled:
+        told_of = [sorted((k, x.started, x.finished, x.preempted) for k, x in r.lives.items()) for r in (plain, spared)]
+        assert told_of[0] == told_of[1]
 
 
 @settings(max_examples=60, deadline=None)

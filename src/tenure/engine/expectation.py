@@ -207,7 +207,7 @@ def _forward(s: Situation, lasting: Mapping[WorkloadKey, Lasting], q: float) -> 
     unknown = next((w for w in s.rest if lasts(w.key) is None), None)
     if unknown is not None:
         return _unknown(unknown)
-    options = ReplayOptions(watch=s.key, max_cycles=MAX_CYCLES, engine=s.options)
+    options = ReplayOptions(watch=s.key, max_cycles=MAX_CYCLES, loose=True, engine=s.options)
     played = replay(s.policy, s.cards, arrivals, standing=standing, now=s.now, options=options)
     life = played.lives.get(s.key)
     if life is not None and life.started is not None:

@@ -67,7 +67,8 @@ class ReplayOptions:
     """`tick_us` lets every cycle take that long (Kueue's replays take 1 ms); 0 = cycles rest within an instant.
 
     `until` ends the replay there, else it ends when nothing more can happen.  `watch` ends it when that workload is
-    admitted; `max_cycles` and `max_admissions` when so many there were.  `spare` False runs also the cycles that decide nothing.
+    admitted; `max_cycles` and `max_admissions` when so many there were.  `spare` False runs also the cycles that decide nothing;
+    `loose` spares them also where queues have a choice of flavors (see `sieve`).
     """
 
     evict_us: int = 0
@@ -78,6 +79,7 @@ class ReplayOptions:
     max_cycles: int | None = None
     max_admissions: int | None = None
     spare: bool = True
+    loose: bool = False
     engine: EngineOptions = _PLAIN
 
 
@@ -140,6 +142,7 @@ _Event = tuple[int, int, int, WorkloadKey, int, "Arrival | tuple[str, int] | Non
 """When, in which order among those of one instant (by kind, unless cycles take time), in which order they were foreseen."""
 
 _AS_IS = ReplayOptions()
+_AGAIN = 3  # looks at the same heads without a decision in between
 _RESTLESS = 100  # evictions within one instant, and four a workload: who takes turns for ever must let time go on
 
 
@@ -148,7 +151,9 @@ class _Player:
         self.options = options
         self.engine = Engine(policy, cards, options.engine)
         plain = options.engine == EngineOptions(shrink_gangs=options.engine.shrink_gangs)
-        self.sieve = Sieve(self.engine._world) if options.spare and plain and not options.tick_us else None
+        self.sieve = (
+            Sieve(self.engine._world, loose=options.loose) if options.spare and plain and not options.tick_us else None
+        )
         self.now = now
         self.seq = 0
         self.events: list[_Event] = []
@@ -213,6 +218,7 @@ class _Player:
         """Cycles at this instant (or one, where a cycle takes time).  True when the replay is over."""
         options, engine, out = self.options, self.engine, self.out
         before: tuple[WorkloadKey, ...] | None = None
+        seen: Counter[tuple[WorkloadKey, ...]] = Counter()
         gone = out.evictions
         while True:
             if not engine.has_heads(self.now) or (self.sieve is not None and self.sieve.settle()):
@@ -229,9 +235,13 @@ class _Player:
                 self.now = Instant(self.now + options.tick_us)
                 return False
             decided = bool(plan.admits or plan.preempts or plan.shrinks or plan.evicts)
-            if not decided and plan.order == before:
-                return False
-            before = None if decided else plan.order
+            if decided:
+                before, seen = None, Counter()
+            else:
+                seen[plan.order] += 1
+                if plan.order == before or seen[plan.order] > _AGAIN:  # heads of several queues may take turns for ever
+                    return False
+                before = plan.order
             if plan.admits and out.evictions - gone > _RESTLESS + 4 * len(engine._world.items):
                 out.unsettled += 1
                 return False

@@ -33,28 +33,34 @@ class _Now:
 
 
 class Sieve:
-    """One for a replay.  `settle` parks what cannot be taken, and says whether nothing else is left to look at."""
+    """One for a replay.  `settle` parks what cannot be taken, and says whether nothing else is left to look at.
 
-    def __init__(self, world: World) -> None:
+    Where a queue has several flavors, how far a workload's scan through them has come depends on the number of cycles,
+    so nothing is spared there unless `loose`: then a start may differ by a flavor's worth from the engine's own.
+    """
+
+    def __init__(self, world: World, *, loose: bool = False) -> None:
         self._world = world
+        self._loose = loose
 
     def settle(self) -> bool:
         """True where a cycle at this instant would change nothing."""
         world = self._world
         if world.fair or world.drains:
             return False
-        trees: dict[Node, list[Queue]] = {}
+        trees: dict[Node | None, list[Queue]] = {}
         for queue in world.live_queues():
-            trees.setdefault(queue.node.root(), []).append(queue)
+            # queues of different trees may still meet on a card
+            trees.setdefault(None if world.cards.known else queue.node.root(), []).append(queue)
         quiet = [self._settle(queues) for queues in trees.values()]
         return all(quiet)
 
     def _settle(self, queues: list[Queue]) -> bool:
-        """One cohort tree.  With heads of several queues only all or nothing is parked: their order matters."""
+        """Queues that may want the same.  With heads of several queues only all or nothing is parked: their order matters."""
         hopeless: list[tuple[Queue, list[Form]]] = []
         quiet = True
         for queue in queues:
-            if not _takes_all_namespaces(queue):
+            if not _takes_all_namespaces(queue) or not (self._loose or _has_no_choice(queue)):
                 return False
             now = self._look(queue)
             if queue.pending.strict:
@@ -163,6 +169,10 @@ class Sieve:
 
 
 _NO = Pend(key=WorkloadKey(""), reason=PendingReason.WAITING_FOR_QUOTA, message="spared a look")
+
+
+def _has_no_choice(queue: Queue) -> bool:
+    return all(len(group.flavors) <= 1 for group in queue.spec.resource_groups)
 
 
 def _takes_all_namespaces(queue: Queue) -> bool:
