@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -157,6 +158,23 @@ def test_a_stop_under_way_is_not_forgotten_and_frees_nothing_early(home: Path, a
     house.wait(job)
     house.check_laws()
     house.close()
+
+
+def test_what_ended_while_nothing_could_be_written_is_told_when_there_is_room_again(house: House):
+    job = house.gpu("bash", "-c", "echo up; sleep 1; exit 3")
+    house.wait_out(job, "up")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, limits[1]))  # as a full disk, for this process alone
+    try:
+        _until_closed(house.run_dir(job))
+        house.until(
+            "the ledger took nothing, and neither when asked again", lambda: house.platform.conductor.faults > 1
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    shown = house.wait(job)
+    assert (shown["outcome"], shown["exit_code"], len(shown["attempts"])) == ("failed", 3, 1)
+    assert house.wait(house.gpu("true"))["outcome"] == "completed"
 
 
 @pytest.mark.timeout(900)

@@ -120,6 +120,7 @@ class Conductor:
         self.inspector = Inspector(controllers)
         self.readiness = Readiness()
         self.stopping = False
+        self._behind = False  # a step failed: what it had heard is told again by the ledger and the backend
         self.draining = False
         self.empty = threading.Event()
         self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -187,20 +188,24 @@ class Conductor:
     # ------------------------------------------------------------------ the loop
 
     def _run(self) -> None:
+        batch: list[object] = []
         while not self.stopping:
-            batch = self._take()
+            batch += self._take()
             if self.stopping:
                 return
             try:
+                if self._behind:
+                    self.recover()
+                    self._behind = False
+                taken, batch = batch, []
                 with self.pulse.step():
-                    self.step(batch)
+                    self.step(taken)
             except Exception:
                 self.faults += 1
                 log.exception("a step of the conductor failed; the state is rebuilt from the ledger")
-                try:
-                    self.recover()
-                except Exception:
-                    log.exception("rebuilding failed; trying again with the next news")
+                if not self._behind:
+                    self.wake()  # at once, and from then on every second until it works: a full disk may last
+                self._behind = True
 
     def _take(self) -> list[object]:
         items: list[object] = []
@@ -215,6 +220,8 @@ class Conductor:
     def _patience(self) -> float:
         """Seconds until the next timer; at most 5, so that a missed word from a backend cannot last."""
         now = self.clock.steady()
+        if self._behind:
+            return 1.0
         due = [at for at, _ in self._timers[:1]]
         with self.lock:
             wakeup = self.engine.next_wakeup()
@@ -425,7 +432,7 @@ class Conductor:
             plan = self.engine.cycle(now)
             self.pulse.cycled(plan, time.perf_counter() - began)
             decided = bool(plan.admits or plan.preempts or plan.shrinks or plan.evicts)
-            if decided or plan.pends:
+            if decided or plan.pends or plan.livelocks:
                 plans.append(plan)
             if not decided and plan.order == before:
                 break
