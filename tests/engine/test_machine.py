@@ -19,11 +19,13 @@ from hypothesis.stateful import (
 )
 
 from tenure.domain.ids import Instant, WorkloadKey
+from tenure.domain.options import Ageing, LivelockRule
 from tenure.domain.plan import Plan
 from tenure.domain.policy import PreemptionPolicy
 from tenure.domain.reasons import PreemptionReason
 from tenure.domain.workload import Workload
 from tenure.engine import Engine, EngineOptions
+from tenure.engine.items import Item
 from tenure.testing.engine_audit import audit, fingerprint
 from tenure.testing.lab import cards, policy, workload
 
@@ -74,13 +76,26 @@ def jobs(draw: st.DrawFn) -> dict[str, Any]:
     return raw
 
 
+@st.composite
+def beyond(draw: st.DrawFn) -> EngineOptions:
+    """What goes beyond Kueue, off in half of the lives; time passes by single microseconds here."""
+    if draw(st.booleans()):
+        return EngineOptions()
+    return EngineOptions(
+        min_runtime_us=draw(st.sampled_from([0, 2, 5])),
+        reserve_after_us=draw(st.sampled_from([None, 3])),
+        ageing=draw(st.sampled_from([None, Ageing(every_us=2, most=2), Ageing(every_us=1, step=3, most=4)])),
+        livelock=draw(st.sampled_from([None, LivelockRule(takes=2, within_us=10)])),
+    )
+
+
 class EngineLife(RuleBasedStateMachine):
     keys = Bundle("keys")
 
-    @initialize(raw=policies(), shrink=st.booleans(), n=st.integers(0, 3))
-    def start(self, raw: dict[str, Any], shrink: bool, n: int) -> None:
+    @initialize(raw=policies(), shrink=st.booleans(), n=st.integers(0, 3), beyond=beyond())
+    def start(self, raw: dict[str, Any], shrink: bool, n: int, beyond: EngineOptions) -> None:
         self.cards = cards([{"id": f"gpu-{k}", "shares": 6, "memory": "40Gi"} for k in range(n)])
-        self.engine = Engine(policy(raw), self.cards, EngineOptions(shrink_gangs=shrink))
+        self.engine = Engine(policy(raw), self.cards, replace(beyond, shrink_gangs=shrink))
         self.now = Instant(1)
         self.number = 0
         self.known: dict[WorkloadKey, Workload] = {}
@@ -210,6 +225,7 @@ class EngineLife(RuleBasedStateMachine):
             victim, preemptor = items[p.victim], items[p.preemptor]
             assert victim.holds
             assert p.victim not in self.leaving, "asked to leave twice"
+            self._has_a_right(victim, preemptor)
             rules = preemptor.queue.spec.preemption  # type: ignore[union-attr]
             same = victim.queue is preemptor.queue
             assert same is (p.reason is PreemptionReason.IN_CLUSTER_QUEUE)
@@ -227,6 +243,16 @@ class EngineLife(RuleBasedStateMachine):
             assert s.count >= ps.min_count
             self.shrinking[s.victim] = min(s.count, self.shrinking.get(s.victim, s.count))
         return plan
+
+    def _has_a_right(self, victim: Item, preemptor: Item) -> None:
+        """Nobody is taken before its minimum runtime, or once more by one with whom it takes turns."""
+        options = self.engine.options
+        assert self.now - victim.reserved_at >= options.min_runtime_us
+        rule = options.livelock
+        if rule is not None:
+            pair = frozenset((victim.key, preemptor.key))
+            taken = [(at, by) for at, by in self.engine._world.rights.takes[pair] if self.now - at <= rule.within_us]
+            assert len(taken[:-1]) < rule.takes or len({by for _, by in taken[:-1]}) < 2
 
     @invariant()
     def adds_up(self) -> None:

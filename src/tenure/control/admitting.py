@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tenure.domain.attempt import AttemptState
-from tenure.domain.events import EventKind
+from tenure.domain.events import Event, EventKind
 from tenure.domain.ids import Instant, JobId, WorkloadKey, run_id
 from tenure.domain.lifecycle import JobEvent, JobState
-from tenure.domain.plan import Admit, Evict, Pend, Plan, Preempt, Shrink
+from tenure.domain.plan import Admit, Evict, Livelock, Pend, Plan, Preempt, Shrink
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import EvictionReason
 from tenure.ledger import AttemptChange, Change, JobRow, NewAttempt, Transaction
@@ -42,6 +42,9 @@ def write(conductor: Conductor, plans: Sequence[Plan]) -> None:
                 admits = []
                 stale += _take_back(conductor, tx, plan, at)
         stale += _admit(conductor, tx, admits, at)
+        for plan in plans:
+            for found in plan.livelocks:
+                _livelock(conductor, tx, found, at)
         _pend(conductor, tx, pends.values(), at)
     for job in stale:
         conductor.engine.remove(WorkloadKey(job))
@@ -214,6 +217,28 @@ def _shrink(conductor: Conductor, tx: Transaction, shrink: Shrink, at: Instant) 
         data={"by": str(shrink.preemptor), "rule": str(shrink.reason), "processes": shrink.count},
     )
     conductor.driver.shrink_soon(live, shrink)
+
+
+def _livelock(conductor: Conductor, tx: Transaction, found: Livelock, at: Instant) -> None:
+    """A fact of the house, told in the story of the one who keeps the place."""
+    lives = {key: conductor.live.get(JobId(key)) for key in (found.keeper, found.other)}
+    names = {key: live.spec.name for key, live in lives.items() if live is not None}
+    tx.event(
+        Event(
+            kind=EventKind.LIVELOCK,
+            at=at,
+            job_id=JobId(found.keeper),
+            message=f"job {found.keeper} keeps its place from job {found.other}: {found.message}",
+            data={
+                "keeper": found.keeper,
+                "keeper_name": names.get(found.keeper, ""),
+                "other": found.other,
+                "other_name": names.get(found.other, ""),
+                "takes": found.takes,
+                "within_s": found.within_us / 1e6,
+            },
+        )
+    )
 
 
 def _pend(conductor: Conductor, tx: Transaction, pends: Iterable[Pend], at: Instant) -> None:

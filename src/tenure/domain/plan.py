@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ids import WorkloadKey
+from .ids import Instant, WorkloadKey
 from .reasons import EvictionReason, PendingReason, PreemptionReason
 from .workload import Admission
 
-__all__ = ["Admit", "Evict", "Pend", "Plan", "Preempt", "Shrink"]
+__all__ = ["Admit", "Evict", "Livelock", "Pend", "Plan", "Preempt", "Shrink"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,18 @@ class Pend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Livelock:
+    """Two took the place from each other `takes` times within `within_us`: `keeper` has it and keeps it until `until`."""
+
+    keeper: WorkloadKey
+    other: WorkloadKey
+    takes: int
+    within_us: int
+    until: Instant
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """`order` is the order in which the cycle processed its entries; `progress` tells whether another cycle may help."""
 
@@ -67,6 +79,7 @@ class Plan:
     evicts: tuple[Evict, ...] = ()
     shrinks: tuple[Shrink, ...] = ()
     pends: tuple[Pend, ...] = ()
+    livelocks: tuple[Livelock, ...] = ()
 
     @property
     def progress(self) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from .options import EngineOptions
+
 __all__ = [
     "AdmissionCheckRef", "BorrowPolicy", "BorrowWithinCohort", "ClusterQueue", "Cohort", "CurrencyPreference", "FairSharing", "Flavor",
     "FlavorQuotas", "Fungibility", "LabelRequirement", "LabelSelector", "LimitRange", "LocalQueue", "Namespace", "Policy", "Preemption", "PreemptionPolicy",
@@ -273,3 +275,4 @@ class Policy:
     transformations: tuple[Transformation, ...] = ()
     quota_check: QuotaCheckStrategy = QuotaCheckStrategy.BLOCK_UNDECLARED
     wait_for_pods_ready: WaitForPodsReady | None = None
+    engine_options: EngineOptions | None = None  # beyond Kueue; None = nothing

@@ -62,7 +62,7 @@ class Cycle:
         evicts = self._drain()
         heads = [(queue, head) for queue in list(world.live_queues()) if (head := queue.pending.pop()) is not None]
         if not heads:
-            return Plan(evicts=evicts, pends=self._news())
+            return Plan(evicts=evicts, pends=self._news(), livelocks=world.rights.found())
         self.claims = Claims(world, self.oracle, self.now, after_us=self.reserve_after_us)
         world.cycle_no += 1
         entries: list[Entry] = []
@@ -72,8 +72,9 @@ class Cycle:
                 self._say(item, PendingReason.MISCONFIGURED, _FOREIGN_NAMESPACE)
                 self._requeue(item, queue, Requeue.NAMESPACE)
                 continue
+            world.rights.personal = False
             a, targets = nominate(world, queue, item, self.oracle)
-            entries.append(Entry(item, queue, a, targets, a.scan, a.message))
+            entries.append(Entry(item, queue, a, targets, a.scan, a.message, personal=world.rights.personal))
         for entry in in_order(world, entries):
             self.order.append(entry.item.key)
             self._process(entry)
@@ -90,7 +91,7 @@ class Cycle:
             if not entry.admitted:
                 entry.item.scan = entry.scan
                 self._say(entry.item, entry.reason, entry.message)
-                self._requeue(entry.item, entry.queue, entry.requeue)
+                self._requeue(entry.item, entry.queue, entry.requeue, personal=entry.personal)
         return Plan(
             order=tuple(self.order),
             admits=admits,
@@ -98,6 +99,7 @@ class Cycle:
             evicts=evicts,
             shrinks=tuple(self.shrinks),
             pends=self._news(),
+            livelocks=world.rights.found(),
         )
 
     def _drain(self) -> tuple[Evict, ...]:
@@ -244,6 +246,7 @@ class Cycle:
                         )
                     )  # fmt: skip
             elif not t.item.evicting:
+                self.world.rights.took(e.item, t.item)
                 self.preempts.append(Preempt(victim=victim, preemptor=preemptor, reason=t.reason, message=message))
 
     # -- afterwards ---------------------------------------------------------------------------------------------
@@ -259,7 +262,7 @@ class Cycle:
         e.queue.generation += 1  # as Kueue's cache sees the echo of an admission
         return Admit(key=e.item.key, admission=admission)
 
-    def _requeue(self, item: Item, queue: Queue, why: Requeue) -> None:
+    def _requeue(self, item: Item, queue: Queue, why: Requeue, *, personal: bool = False) -> None:
         pending = queue.pending
         if why is Requeue.PREEMPTING:
             pending.sticky = None if pending.strict else item
@@ -270,7 +273,7 @@ class Cycle:
             pending.set_apart(item)
         else:
             pending.park(item)
-            if why.for_equals and not pending.strict:
+            if why.for_equals and not pending.strict and not personal:
                 assert item.status is not None
                 pending.park_form(item.form, item.status)
 

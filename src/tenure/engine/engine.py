@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from tenure.domain.errors import NotFound
 from tenure.domain.explanation import CardUsage, Counterfactual, Explanation, QueueUsage, Standing
 from tenure.domain.ids import Instant, WorkloadKey
+from tenure.domain.options import EngineOptions
 from tenure.domain.plan import Pend, Plan
 from tenure.domain.policy import Policy
 from tenure.domain.reasons import PendingReason
@@ -25,6 +26,7 @@ from .fair_preemption import FairPreemption
 from .forecast import forecast
 from .items import Item
 from .preemption import ClassicalPreemption, Oracle
+from .rights import Rights
 from .standings import standings
 from .verdicts import Verdicts, judge
 from .whatif import Trial, counterfactuals, play
@@ -46,18 +48,6 @@ _FEW = 2000  # pending workloads that a forecast replays one and all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
-    """What goes beyond Kueue.
-
-    `shrink_gangs`: an elastic gang gives up its surplus before anyone is taken whole.  `reserve_after_us`: room is kept
-    for the first in a BestEffortFIFO line once it has waited so long, and others backfill; None keeps none.
-    """
-
-    shrink_gangs: bool = True
-    reserve_after_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
     """One that holds quota: all that `restore` needs to make another engine hold it too."""
 
@@ -71,16 +61,20 @@ class Engine:
     """Workloads enter by `add` or `restore`, are decided on by `cycle`, and leave by `remove`."""
 
     def __init__(
-        self, policy: Policy, cards: Sequence[Card] = (), options: EngineOptions = EngineOptions()
+        self, policy: Policy, cards: Sequence[Card] = (), options: EngineOptions | None = None
     ) -> None:  # fmt: skip
-        self._options = options
-        self._world = World(policy, Cards(cards))
+        """`options` None: those of the policy, also of one that comes later."""
+        self._given = options
+        self._world = World(policy, Cards(cards), Rights(self._options_of(policy)))
         self._oracle = self._make_oracle()
         self._verdicts = Verdicts(self._world)
 
     def _make_oracle(self) -> Oracle:
         kind = FairPreemption if self._world.fair else ClassicalPreemption
-        return kind(self._world, elastic=self._options.shrink_gangs)
+        return kind(self._world, elastic=self.options.shrink_gangs)
+
+    def _options_of(self, policy: Policy) -> EngineOptions:
+        return self._given or policy.engine_options or EngineOptions()
 
     # -- workloads ----------------------------------------------------------------------------------------------
 
@@ -110,6 +104,7 @@ class Engine:
             self._world.news.pop(key, None)
         else:
             self._world.leave(item)
+        self._world.rights.gone(key)
         del self._world.items[key]
 
     def update(self, w: Workload) -> None:
@@ -178,7 +173,7 @@ class Engine:
     def cycle(self, now: Instant) -> Plan:
         """One scheduling cycle.  Without anything to look at the plan is empty."""
         self._world.wake(now)
-        return Cycle(self._world, self._oracle, now, reserve_after_us=self._options.reserve_after_us).run()
+        return Cycle(self._world, self._oracle, now, reserve_after_us=self.options.reserve_after_us).run()
 
     def has_heads(self, now: Instant) -> bool:
         """Whether a cycle at `now` would look at anything, or has something to say."""
@@ -192,6 +187,7 @@ class Engine:
 
     def replace_policy(self, policy: Policy) -> None:
         """Another policy, at once and whole: holders keep what they hold, everything pending is judged afresh."""
+        self._world.rights.options = self._options_of(policy)
         self._world.replace_policy(policy)
         self._oracle = self._make_oracle()
 
@@ -229,6 +225,7 @@ class Engine:
     def explain(self, key: WorkloadKey, now: Instant) -> Explanation:
         """Every blocker with its numbers, and what would help, checked on a copy.  Raises NotFound."""
         world = self._world
+        world.rights.now = max(world.rights.now, now)
         item = world.items.get(key)
         if item is None:
             raise NotFound(f"the engine knows no workload {key}")
@@ -306,7 +303,7 @@ class Engine:
 
     @property
     def options(self) -> EngineOptions:
-        return self._options
+        return self._world.rights.options
 
     def reservations(self) -> tuple[Reservation, ...]:
         """Everybody who holds quota."""
@@ -342,7 +339,8 @@ class Engine:
         """The same policy, cards and holders (without some), and these waiting."""
         world = self._world
         gone = set(without)
-        copy = Engine(world.policy, self.cards, self._options)
+        copy = Engine(world.policy, self.cards, self.options)
+        copy._world.rights.inherit(world.rights)
         for item in world.holders():
             if item.key not in gone and item.admission is not None:
                 copy.restore(item.workload, item.admission, reserved_at=item.reserved_at, evicting=item.evicting)

@@ -48,3 +48,4 @@ class Entry:
     requeue: Requeue = Requeue.GENERIC
     admitted: bool = False
     placements: tuple[Placement, ...] = field(default=())
+    personal: bool = False  # the verdict is about this workload, and not about its form

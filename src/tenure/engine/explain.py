@@ -17,6 +17,7 @@ from .flavors import Assignment, Mode
 from .forms import GroupDemand, PodDemand, whole_card_amount
 from .items import Item
 from .nomination import place_requests
+from .rights import Rights
 from .spelling import spell, spell_instant
 from .victims import Target, may_take
 from .world import Queue, World
@@ -41,6 +42,8 @@ def blockers(world: World, item: Item, a: Assignment | None, targets: list[Targe
         found += _placement(world, item, queue, a)
     if a.mode is not Mode.FIT and targets:
         found += _leaving(world, targets)
+    if world.rights.options.ageing is not None:
+        found += _older(queue, item)
     if not found:
         found += _line(queue, item)
     return found
@@ -104,7 +107,7 @@ def _in_use(world: World, item: Item, queue: Queue, i: int, flavor: str, resourc
         for node in queue.node.root().queues()
         for c in world.queue_of[node].holders.values()
         if c.usage.get(i)
-        for possible, because in (_rule(item, queue, c, world.queue_of[node], i),)
+        for possible, because in (_rule(world.rights, item, queue, c, world.queue_of[node], i),)
     ]
     holders.sort(key=lambda h: (-h.amount, h.key))
     text = (
@@ -122,10 +125,16 @@ def _in_use(world: World, item: Item, queue: Queue, i: int, flavor: str, resourc
     )
 
 
-def _rule(item: Item, queue: Queue, c: Item, other: Queue, i: int) -> tuple[bool, str]:
+def _rule(rights: Rights, item: Item, queue: Queue, c: Item, other: Queue, i: int) -> tuple[bool, str]:
     """May `item` make `c` go for the sake of pair `i`, and by which rule of the policy (not)?"""
     if c.evicting:
         return True, "it is being stopped already; its quota is free when it has left"
+    possible, because = _by_place(item, queue, c, other, i)
+    spared = rights.spares(item, c) if possible else None
+    return (possible, because) if spared is None else (False, spared.because)
+
+
+def _by_place(item: Item, queue: Queue, c: Item, other: Queue, i: int) -> tuple[bool, str]:
     rules = queue.spec.preemption
     if other is queue:
         return _by_policy(item, c, rules.within_cluster_queue, f"withinClusterQueue of {queue.spec.name}")
@@ -197,6 +206,16 @@ def _leaving(world: World, targets: list[Target]) -> Iterator[Blocker]:
                 for t in leaving
             ),
         )
+
+
+def _older(queue: Queue, item: Item) -> Iterator[Blocker]:
+    """Those of lower priority whose age has moved them past this one."""
+    passed = [o for o in queue.pending.items() if o.rank < item.rank and o.priority < item.priority]
+    if passed:
+        first = min(passed, key=lambda o: o.rank)
+        more = f", and so do {len(passed) - 1} more" if len(passed) > 1 else ""
+        aged = f"its age counts as {first.boost}, on top of its priority {first.priority}"
+        yield Blocker(kind="line", message=f"{first.key} goes before it: {aged}{more}")
 
 
 def _line(queue: Queue, item: Item) -> Iterator[Blocker]:

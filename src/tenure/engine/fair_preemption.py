@@ -69,12 +69,20 @@ class FairPreemption:
         found: list[Item] = []
         rules = queue.spec.preemption
         if rules.within_cluster_queue is not PreemptionPolicy.NEVER:
-            found += _matching(item, queue, rules.within_cluster_queue, need)
+            found += self._matching(item, queue, rules.within_cluster_queue, need)
         if queue.node.parent is not None and queue.reclaims:
             for node in queue.node.root().queues():
                 if node is not queue.node and not node.within_nominal(need):
-                    found += _matching(item, self.world.queue_of[node], rules.reclaim_within_cohort, need)
+                    found += self._matching(item, self.world.queue_of[node], rules.reclaim_within_cohort, need)
         return found
+
+    def _matching(self, item: Item, queue: Queue, policy: PreemptionPolicy, need: frozenset[int]) -> list[Item]:
+        allows = self.world.rights.allows
+        return [
+            c
+            for c in queue.holders.values()
+            if not need.isdisjoint(c.frs) and may_take(item, c, policy) and allows(item, c)
+        ]
 
     def _first_round(
         self, candidates: list[Item], queue: Queue, need: frozenset[int], strategy: ShareStrategy, attempt: Attempt
@@ -168,10 +176,6 @@ class FairPreemption:
                 final = self._share(theirs)
                 target.node.add_all(usage)
                 return compare(new, final) <= 0
-
-
-def _matching(item: Item, queue: Queue, policy: PreemptionPolicy, need: frozenset[int]) -> list[Item]:
-    return [c for c in queue.holders.values() if not need.isdisjoint(c.frs) and may_take(item, c, policy)]
 
 
 def _sides(own: Node, other: Node) -> tuple[Node, Node]:

@@ -45,7 +45,7 @@ class Item:
     """`queue` is None while no cluster queue takes the workload; `pile` is where it waits inside that queue."""
 
     __slots__ = (
-        "admission", "aside", "evicting", "form", "frs", "key", "not_before", "pile", "priority", "queue", "rank",
+        "admission", "aside", "boost", "evicting", "form", "frs", "key", "not_before", "pile", "priority", "queue", "rank",
         "reserved_at", "scan", "seq", "shrinking", "status", "ts", "uid", "usage", "workload",
     )  # fmt: skip
 
@@ -63,6 +63,7 @@ class Item:
         self.reserved_at = Instant(0)
         self.evicting = False
         self.shrinking: dict[str, int] = {}
+        self.boost = 0
         self.adopt(workload, form)
 
     def adopt(self, workload: Workload, form: Form) -> None:
@@ -72,7 +73,12 @@ class Item:
         self.uid = workload.uid
         self.priority = workload.priority
         self.ts = workload.created_at
-        self.rank = (-self.priority, self.ts, self.uid, self.seq)
+        self.lift(self.boost)
+
+    def lift(self, boost: int) -> None:
+        """`boost` counts in line, on top of its priority."""
+        self.boost = boost
+        self.rank = (-self.priority - boost, self.ts, self.uid, self.seq)
 
     @property
     def holds(self) -> bool:

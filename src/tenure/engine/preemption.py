@@ -218,7 +218,7 @@ class ClassicalPreemption:
         return [
             _Candidate(c, queue, None, _Variant.WITHIN_QUEUE)
             for c in queue.holders.values()
-            if may_take(item, c, policy) and not need.isdisjoint(c.frs)
+            if may_take(item, c, policy) and not need.isdisjoint(c.frs) and self.world.rights.allows(item, c)
         ]
 
     def _foreign_candidates(
@@ -260,7 +260,7 @@ class ClassicalPreemption:
                 continue
             other = self.world.queue_of[node]
             for c in other.holders.values():
-                if not need.isdisjoint(c.frs) and may_take(item, c, policy):
+                if not need.isdisjoint(c.frs) and may_take(item, c, policy) and self.world.rights.allows(item, c):
                     found.append(_Candidate(c, other, meeting, _variant(item, c, queue, advantage=advantage)))
 
 

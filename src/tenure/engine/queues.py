@@ -211,8 +211,14 @@ class PendingQueue:
         if head is not None and head.seq != bucket.announced:
             bucket.announced = head.seq
             self._tick += 1
-            entry = (-bucket.form.priority, head.ts, head.uid, head.seq, self._tick, bucket)
-            heapq.heappush(self._heads, entry)
+            heapq.heappush(self._heads, (*head.rank, self._tick, bucket))
+
+    def reorder(self) -> None:
+        """Ranks have changed, for all at once and never so that a younger one of equal form passes an older one."""
+        self._heads.clear()
+        for bucket in self._buckets.values():
+            bucket.announced = None
+            self._announce(bucket)
 
     def position(self, item: Item) -> int:
         """How many come before it, parked or not."""

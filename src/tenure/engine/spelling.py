@@ -8,7 +8,7 @@ from functools import lru_cache
 from tenure.domain.amounts import CPU, GPU_MEMORY, MEMORY, format_quantity
 from tenure.domain.ids import Instant
 
-__all__ = ["resource_order", "spell", "spell_instant"]
+__all__ = ["resource_order", "spell", "spell_instant", "spell_span"]
 
 _BINARY = frozenset({MEMORY, "ephemeral-storage", GPU_MEMORY})
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
@@ -44,3 +44,10 @@ def spell_instant(at: Instant) -> str:
     """RFC 3339 in UTC, to the second."""
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def spell_span(us: int) -> str:
+    """Microseconds as people say them, to the second: `5m`, `1h30m`, `40s`."""
+    seconds = us // 1_000_000
+    parts = ((seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s"))
+    return "".join(f"{n}{unit}" for n, unit in parts if n) or "0s"

@@ -27,6 +27,7 @@ from .forms import Demand, Forms
 from .items import Item
 from .queues import PendingQueue
 from .quota import Node, Pair, Tree
+from .rights import Rights
 
 __all__ = ["Queue", "World"]
 
@@ -66,7 +67,8 @@ class Queue:
 class World:
     """All of it.  `items` holds every workload the engine knows; `strays` those that no cluster queue takes now."""
 
-    def __init__(self, policy: Policy, cards: Cards) -> None:
+    def __init__(self, policy: Policy, cards: Cards, rights: Rights) -> None:
+        self.rights = rights
         self.forms = Forms()
         self.cards = cards
         self.items: dict[WorkloadKey, Item] = {}
@@ -153,6 +155,8 @@ class World:
             return
         item.aside = False
         item.queue = queue
+        if (boost := self.rights.boost(item)) != item.boost:
+            item.lift(boost)
         if queue.barrier is not None:
             self.tell(item, *queue.barrier)
         elif item.status is not None and item.status.reason in _ASIDE_REASONS:
@@ -264,7 +268,16 @@ class World:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def wake(self, now: Instant) -> None:
-        """Those whose backoff is over enter their queues."""
+        """Those whose backoff is over enter their queues; the old move forward; who was spared may be spared no more."""
+        older, stirred = self.rights.advance(now)
+        if older:
+            for queue in self.queues.values():
+                for item in queue.pending.items():
+                    item.lift(self.rights.boost(item))
+                queue.pending.reorder()
+        if stirred:
+            self.version += 1
+            self.move_all_back()
         while self._alarms and self._alarms[0][0] <= now:
             _, _, item = heapq.heappop(self._alarms)
             if item.not_before is not None and item.not_before <= now and self.items.get(item.key) is item:
@@ -274,6 +287,10 @@ class World:
                     item.queue.pending.arrive(item)
 
     def next_alarm(self) -> Instant | None:
+        due = (self._next_backoff(), self.rights.next_alarm(waiting=any(len(q.pending) for q in self.queues.values())))
+        return min((at for at in due if at is not None), default=None)
+
+    def _next_backoff(self) -> Instant | None:
         while self._alarms:
             at, _, item = self._alarms[0]
             if item.not_before == at and not item.holds and self.items.get(item.key) is item:

@@ -26,7 +26,7 @@ from .schema import (
 )
 from .shapes import RESOURCE
 
-__all__ = ["CONFIGURATION", "Configuration"]
+__all__ = ["CONFIGURATION", "Configuration", "Duration"]
 
 _GROUP = "config.kueue.x-k8s.io"
 _WITHOUT_EFFECT = (

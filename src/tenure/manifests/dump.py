@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from tenure.domain.amounts import format_quantity
+from tenure.domain.options import EngineOptions
 from tenure.domain.policy import (
     ClusterQueue,
     Cohort,
@@ -28,6 +29,7 @@ from tenure.domain.policy import (
 from .documents import meaning
 from .durations import format_duration
 from .kubernetes import NAMESPACE_LABEL
+from .options import OPTIONS_VERSION
 
 __all__ = ["dump_policy"]
 
@@ -58,6 +60,8 @@ _Dumper.add_representer(str, _text)
 def _objects(policy: Policy) -> Iterator[Tree]:
     if (configuration := _configuration(policy)) is not None:
         yield configuration
+    if policy.engine_options is not None:
+        yield {"apiVersion": OPTIONS_VERSION, "kind": "EngineOptions", "spec": _engine_options(policy.engine_options)}
     for namespace in policy.namespaces.values():
         labels = {k: v for k, v in namespace.labels.items() if k != NAMESPACE_LABEL}
         yield _object("v1", "Namespace", namespace.name, labels=labels)
@@ -259,6 +263,24 @@ def _configuration(policy: Policy) -> Tree | None:
     if resources := _resources(policy):
         tree["resources"] = resources
     return {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration", **tree} if tree else None
+
+
+def _engine_options(options: EngineOptions) -> Tree:
+    tree: Tree = {} if options.shrink_gangs else {"shrinkGangs": False}
+    if options.min_runtime_us:
+        tree["minRuntime"] = _span(options.min_runtime_us)
+    if options.reserve_after_us is not None:
+        tree["reserveAfter"] = _span(options.reserve_after_us)
+    if options.ageing is not None:
+        ageing = options.ageing
+        tree["ageing"] = {"every": _span(ageing.every_us), "step": ageing.step, "most": ageing.most}
+    if options.livelock is not None:
+        tree["livelock"] = {"takes": options.livelock.takes, "within": _span(options.livelock.within_us)}
+    return tree
+
+
+def _span(us: int) -> str:
+    return format_duration(us // 1_000_000 if us % 1_000_000 == 0 else us / 1e6)
 
 
 def _resources(policy: Policy) -> Tree:

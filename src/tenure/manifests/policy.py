@@ -9,6 +9,7 @@ from typing import Any
 
 from tenure.domain.errors import InvalidManifest, Problem
 from tenure.domain.model import Model
+from tenure.domain.options import EngineOptions
 from tenure.domain.policy import (
     ClusterQueue,
     Cohort,
@@ -27,6 +28,7 @@ from .kinds import Header, Kind, read_object
 from .kubernetes import KUBERNETES_KINDS
 from .kueue import KUEUE_KINDS
 from .models import MODEL, refuse_same_names
+from .options import ENGINE_OPTIONS
 from .schema import Spot
 from .spelling import nearest
 
@@ -36,6 +38,7 @@ POLICY_KINDS: Mapping[str, Kind] = {
     **KUEUE_KINDS,
     **KUBERNETES_KINDS,
     CONFIGURATION.name: CONFIGURATION,
+    ENGINE_OPTIONS.name: ENGINE_OPTIONS,
     MODEL.name: MODEL,
 }
 
@@ -111,17 +114,22 @@ def _in_file_order(problems: Sequence[Problem], names: Sequence[str]) -> list[Pr
 
 
 def _refuse_twins(objects: Sequence[_Read]) -> None:
-    """An object stands once; so does a Configuration, and a global default."""
+    """An object stands once; so does what there is one of (a Configuration), and a global default."""
     first: dict[tuple[str, str, str], Header] = {}
     default: Header | None = None
     for item in objects:
         header = item.header
-        if not header.name and header.kind != CONFIGURATION.name:
+        alone = not POLICY_KINDS[header.kind].named
+        if not header.name and not alone:
             continue
-        name = "" if header.kind == CONFIGURATION.name else header.name
+        name = "" if alone else header.name
         earlier = first.setdefault((header.kind, header.namespace, name), header)
         if earlier is not header:
-            what = f'{header.kind} "{header.name}"' if name else "a Configuration"
+            what = (
+                f'{header.kind} "{header.name}"'
+                if name
+                else f"{'an' if header.kind[0] in 'AEIOU' else 'a'} {header.kind}"
+            )
             header.spot.error(f"{what} is already in {_place(earlier.spot)}; keep one")
         if isinstance(item.value, PriorityClass) and item.value.global_default:
             if default is not None and earlier is header:
@@ -155,6 +163,7 @@ def _assemble(objects: Sequence[_Read]) -> Policy:
         transformations=config.transformations,
         quota_check=config.quota_check,
         wait_for_pods_ready=config.wait_for_pods_ready,
+        engine_options=next((v for v in values if isinstance(v, EngineOptions)), None),
     )
 
 

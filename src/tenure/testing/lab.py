@@ -7,11 +7,12 @@ written as people write them (`gpu = 1`, `memory = "10Gi"`); `gpu` and `memory` 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tenure.domain.amounts import GPU, GPU_MEMORY, parse_quantity
 from tenure.domain.ids import CardId, Instant, WorkloadKey
+from tenure.domain.options import Ageing, LivelockRule
 from tenure.domain.plan import Plan
 from tenure.domain.policy import (
     BorrowPolicy,
@@ -41,7 +42,7 @@ from tenure.domain.policy import (
 from tenure.domain.workload import Card, PodSet, Workload
 from tenure.engine import Engine, EngineOptions
 
-__all__ = ["Story", "cards", "policy", "workload"]
+__all__ = ["Story", "cards", "options", "policy", "workload"]
 
 Table = Mapping[str, Any]
 _WORDS = {"gpu": GPU, "memory": GPU_MEMORY}
@@ -175,6 +176,20 @@ def workload(raw: Table, *, at: Instant, priorities: Mapping[str, int]) -> Workl
     )
 
 
+def options(raw: Table) -> EngineOptions:
+    """`shrink_gangs`, and what goes beyond Kueue in seconds: `min_runtime_s`, `reserve_after_s`, `ageing = {every_s, step,
+    most}`, `livelock = {takes, within_s}`."""
+    ageing, livelock, reserve = raw.get("ageing"), raw.get("livelock"), raw.get("reserve_after_s")
+    return EngineOptions(
+        shrink_gangs=raw.get("shrink_gangs", True),
+        min_runtime_us=raw.get("min_runtime_s", 0) * 1_000_000,
+        reserve_after_us=None if reserve is None else reserve * 1_000_000,
+        ageing=ageing
+        and Ageing(every_us=ageing["every_s"] * 1_000_000, step=ageing.get("step", 1), most=ageing["most"]),
+        livelock=livelock and LivelockRule(takes=livelock["takes"], within_us=livelock["within_s"] * 1_000_000),
+    )
+
+
 @dataclass(slots=True)
 class Outcome:
     """What the cycles of one `settle` decided, in order."""
@@ -183,12 +198,14 @@ class Outcome:
     preempts: list[str] = field(default_factory=list)
     shrinks: list[str] = field(default_factory=list)
     evicts: list[str] = field(default_factory=list)
+    livelocks: list[str] = field(default_factory=list)
 
     def add(self, plan: Plan) -> None:
         self.admits += [str(a.key) for a in plan.admits]
         self.preempts += [f"{p.victim} for {p.preemptor}: {p.reason}" for p in plan.preempts]
         self.shrinks += [f"{s.victim} to {s.count} for {s.preemptor}" for s in plan.shrinks]
         self.evicts += [f"{e.key}: {e.reason}" for e in plan.evicts]
+        self.livelocks += [f"{x.keeper} keeps it from {x.other}: {x.takes}" for x in plan.livelocks]
 
 
 class Story:
@@ -198,8 +215,8 @@ class Story:
         self.raw = raw
         self.now = Instant(0)
         self.priorities: Mapping[str, int] = raw["policy"].get("priorities", {})
-        options = EngineOptions(shrink_gangs=raw.get("shrink_gangs", True))
-        self.engine = Engine(policy(raw["policy"]), cards(raw.get("cards", ())), options)
+        asked = options({**raw.get("options", {}), "shrink_gangs": raw.get("shrink_gangs", True)})
+        self.engine = Engine(policy(raw["policy"]), cards(raw.get("cards", ())), asked)
         self.known: dict[str, Workload] = {}
 
     def play(self) -> None:
@@ -221,6 +238,10 @@ class Story:
             case "left":
                 for job in _listed(step["job"]):
                     self.engine.released(WorkloadKey(job), at=self.now)
+            case "priority":
+                changed = replace(self.known[step["job"]], priority=step["priority"])
+                self.known[changed.key] = changed
+                self.engine.update(changed)
             case "shrunk":
                 self.engine.resized(WorkloadKey(step["job"]), "main", step["count"])
             case "policy":
@@ -234,8 +255,18 @@ class Story:
             case "restart":
                 self.restart()
             case _:
-                raise ValueError(f"{where}: unknown; known: submit end left shrunk policy cards wait settle restart")
+                raise ValueError(
+                    f"{where}: unknown; known: submit end left priority shrunk policy cards wait settle restart"
+                )
         self._pending(step.get("pending", {}), where)
+        for job, words in step.get("because", {}).items():
+            told = self.engine.explain(WorkloadKey(job), self.now)
+            said = " | ".join(
+                [told.message]
+                + [b.message for b in told.blockers]
+                + [h.because for b in told.blockers for h in b.held_by]
+            )
+            assert words in said, f"{where}: why {job}: {said}"
 
     def settle(self) -> Outcome:
         """Cycles until nothing is decided and the same heads come again.  Stops nobody: `left` does."""
@@ -270,6 +301,7 @@ class Story:
             ("preempts", "preempts"),
             ("shrinks", "shrinks"),
             ("evicts", "evicts"),
+            ("livelocks", "livelocks"),
         ):
             wanted: Sequence[str] = step.get(word, [])
             got = getattr(outcome, field_name)
