@@ -1,0 +1,106 @@
+"""Who listens on a TCP port of this machine: a run's own process, or a stranger who was there first.
+
+Parsing is pure; `Listeners` reads /proc.  A process that may not be looked at is a stranger without a name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .owners import Owners
+
+__all__ = ["Listener", "Listeners", "listening_inodes"]
+
+LISTEN = "0A"  # the kernel's number for the state TCP_LISTEN
+_LOOPBACK = {
+    "0100007F",
+    "00000000",
+    "0" * 32,
+    "0" * 24 + "01000000",
+    "0000000000000000FFFF00000100007F",
+}
+"""Addresses that answer a connection to 127.0.0.1 (or ::1), as /proc/net/tcp spells them on a little-endian machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """A process that holds a listening socket.  `pid` None: it may not be looked at.  `run_dir` empty: nobody's run."""
+
+    pid: int | None
+    command: str = ""
+    run_dir: str = ""
+
+
+def listening_inodes(lines: Iterable[str], port: int) -> set[int]:
+    """The sockets that would be given a connection to 127.0.0.1:`port`, from the lines of /proc/net/tcp or tcp6."""
+    found = set()
+    wanted = f"{port:04X}"
+    for line in lines:
+        fields = line.split()
+        if len(fields) < 10 or fields[3] != LISTEN:
+            continue
+        address, _, number = fields[1].rpartition(":")
+        if number == wanted and address in _LOOPBACK:
+            found.add(int(fields[9]))
+    return found
+
+
+class Listeners:
+    """Looks up one port at a time.  Not for several threads at once."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._owners = Owners(proc)
+
+    def is_held(self, port: int) -> bool:
+        """Does anybody listen there?  Costs two small reads."""
+        return bool(self._inodes(port))
+
+    def of(self, port: int) -> tuple[Listener, ...]:
+        """Everybody who listens there.  A socket whose holder may not be looked at counts as a nameless one."""
+        inodes = self._inodes(port)
+        if not inodes:
+            return ()
+        seen: set[int] = set()
+        found = []
+        for pid, held in self._holders(inodes):
+            seen |= held
+            owner = self._owners.owner(pid)
+            found.append(Listener(pid=pid, command=owner.command, run_dir=owner.run_dir))
+        if inodes - seen:
+            found.append(Listener(pid=None))
+        return tuple(found)
+
+    def _inodes(self, port: int) -> set[int]:
+        found: set[int] = set()
+        for name in ("tcp", "tcp6"):
+            try:
+                with open(self._proc / "net" / name, encoding="ascii") as lines:
+                    found |= listening_inodes(lines, port)
+            except OSError:
+                continue
+        return found
+
+    def _holders(self, inodes: set[int]) -> Iterator[tuple[int, set[int]]]:
+        for entry in os.listdir(self._proc):
+            if not entry.isdecimal():
+                continue
+            try:
+                links = os.scandir(self._proc / entry / "fd")
+            except OSError:
+                continue
+            held = set()
+            with links:
+                for link in links:
+                    try:
+                        match = re.fullmatch(r"socket:\[(\d+)\]", os.readlink(link.path))
+                    except OSError:
+                        continue
+                    if match is not None and int(match[1]) in inodes:
+                        held.add(int(match[1]))
+            if held:
+                yield int(entry), held

@@ -1,0 +1,50 @@
+"""A port's listener is known by its socket, and whose it is by the run that started it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tenure.telemetry.listeners import Listeners, listening_inodes
+
+SERVE = "import socket, sys; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); sys.stdin.read()"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::", "::1"])
+def test_a_listener_on_any_address_that_answers_loopback_is_found(address: str) -> None:
+    with socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET) as server:
+        found = Listeners().of(server.getsockname()[1])
+    assert [who.pid for who in found] == [os.getpid()]
+
+
+def test_a_port_without_a_listener_has_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            assert not Listeners().is_held(client.getsockname()[1])  # a connected socket is no listening one
+    assert not Listeners().is_held(port)
+    assert Listeners().of(port) == ()
+
+
+def test_a_childs_listener_belongs_to_the_run_of_its_ancestor(tmp_path: Path) -> None:
+    env = {**os.environ, "TENURE_JOB_ID": "7", "TENURE_RUN_DIR": str(tmp_path)}
+    parent = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {SERVE!r}], env={{}}))"
+    process = subprocess.Popen([sys.executable, "-c", parent], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdin is not None
+    with process:
+        (who,) = Listeners().of(int(process.stdout.readline()))
+        assert who.run_dir == str(tmp_path)
+        assert who.pid != process.pid
+        process.stdin.close()
+
+
+def test_another_network_address_is_not_taken_for_ours() -> None:
+    line = "   0: 0200007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000 0 4242 1 0 100 0 0 10 0"
+    assert listening_inodes([line], 8080) == set()
+    assert listening_inodes([line.replace("0200007F", "0100007F")], 8080) == {4242}
