@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tenure.backends.local import LocalBackend
-from tenure.control import verbs, views
+from tenure.control import checks, verbs, views
 from tenure.control.app import Platform
 from tenure.control.checks import CARD_HEALTHY, RETRY_S, card_healthy
 from tenure.control.conductor import Conductor
@@ -18,6 +18,7 @@ from tenure.control.watch import Reading
 from tenure.domain.attempt import AttemptSpec, AttemptState, Observation
 from tenure.domain.ids import Instant, RunId
 from tenure.domain.policy import WaitForPodsReady
+from tenure.engine.checks import Answer, CheckState
 from tenure.settings import load
 
 from .conftest import ME, House
@@ -110,9 +111,6 @@ def test_a_check_that_nobody_answers_holds_quota_and_is_named(opened: Callable[.
 def test_retry_queues_it_again_later_and_rejected_keeps_it_out(
     opened: Callable[..., House], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tenure.control import checks
-    from tenure.engine.checks import Answer, CheckState
-
     assert RETRY_S > 1
     monkeypatch.setattr(checks, "RETRY_S", 0.3)
     house = opened(QUEUES + CHECK % CARD_HEALTHY)
@@ -139,6 +137,33 @@ def test_retry_queues_it_again_later_and_rejected_keeps_it_out(
     inspector.register(CARD_HEALTHY, lambda live: Answer(state=CheckState.READY))
     verbs.release(house.platform, refused, caller=ME)
     house.wait(refused)
+
+
+def test_one_that_was_sent_back_goes_behind_those_who_came_meanwhile(opened: Callable[..., House]) -> None:
+    house = opened(QUEUES + CHECK % CARD_HEALTHY)
+    ready = Answer(state=CheckState.READY)
+    says = {"early": Answer(message="not yet")}
+    conductor = house.platform.conductor
+    conductor.inspector.register(CARD_HEALTHY, lambda live: says.get(live.spec.name, ready))
+    early = house.gpu("true", shares=4, name="early")
+    house.until("it holds quota", lambda: house.show(early)["reason"] == "UnsatisfiedAdmissionChecks")
+    holder = house.gpu("sleep", "60", shares=4, name="holder")
+    late = house.gpu("true", shares=4, name="late")
+    house.wait_reason(late, "WaitingForQuota")
+    says["early"] = Answer(state=CheckState.RETRY, message="not now", requeue_after_s=0.5)
+    conductor.wake()
+    house.wait_reason(early, "AdmissionCheck")
+    del says["early"]
+    house.wait(holder, "running")
+    house.wait_reason(early, "WaitingForQuota")  # its time is over
+    assert house.platform.engine.order("q") == (late, early)
+    house.close(keep_jobs=True)
+    house.open()
+    assert house.platform.engine.order("q") == (late, early)
+    house.cancel(holder, grace_s=0.2)
+    house.wait(early)
+    ends = [house.show(job)["started_at"] for job in (late, early)]
+    assert ends == sorted(ends)
 
 
 class Sluggish(LocalBackend):

@@ -160,6 +160,20 @@ class EngineLife(RuleBasedStateMachine):
     def replace_policy(self, raw: dict[str, Any]) -> None:
         self.engine.replace_policy(policy(raw))
 
+    @precondition(lambda self: self.cards)
+    @rule(data=st.data())
+    def drain_or_undrain(self, data: st.DataObject) -> None:
+        """A card leaves the pool, with or without what runs there, or comes back."""
+        n = data.draw(st.integers(0, len(self.cards) - 1))
+        out = not self.cards[n].cordoned
+        self.cards = tuple(replace(c, cordoned=out) if k == n else c for k, c in enumerate(self.cards))
+        self.engine.replace_cards(self.cards)
+        if out and data.draw(st.booleans()):
+            for r in self.engine.reservations():
+                if any(p.card == self.cards[n].id for p in r.admission.placements) and not r.evicting:
+                    self.engine.evict(r.workload.key)
+                    self.leaving.add(r.workload.key)
+
     @rule(key=keys)
     def explain(self, key: WorkloadKey) -> None:
         """Whoever waits has a blocker or is next; and asking changes nothing."""
@@ -221,6 +235,10 @@ class EngineLife(RuleBasedStateMachine):
         plan = self.engine.cycle(self.now)
         for (name, i), debt in debts.items():
             assert world.queues[name].node.raw_available(i) >= debt, f"{name} was admitted beyond its quota"
+        out = {c.id for c in self.cards if c.cordoned}
+        assert not any(p.card in out for a in plan.admits for p in a.admission.placements), (
+            "placed on a card that is out"
+        )
         for p in plan.preempts:
             victim, preemptor = items[p.victim], items[p.preemptor]
             assert victim.holds
