@@ -6,7 +6,7 @@ engine itself at once; it is the caller's part to carry it out and to report wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tenure.domain.errors import NotFound
@@ -23,7 +23,6 @@ from .cards import Cards, shrunk
 from .cycle import Cycle
 from .explain import blockers
 from .fair_preemption import FairPreemption
-from .forecast import forecast
 from .items import Item
 from .preemption import ClassicalPreemption, Oracle
 from .rights import Rights
@@ -43,8 +42,6 @@ _JUDGED_ALONE = frozenset(
 )
 
 __all__ = ["Engine", "EngineOptions", "Reservation"]
-
-_FEW = 2000  # pending workloads that a forecast replays one and all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,37 +243,6 @@ class Engine:
             position=item.queue.pending.position(item) if item.queue is not None else None,
             blockers=found,
             counterfactuals=helpful,
-        )
-
-    def forecast(
-        self, key: WorkloadKey, now: Instant, lasts: Mapping[WorkloadKey, int], *, max_cycles: int = 5000
-    ) -> Instant | None:
-        """When a pending workload would start if everybody ran for `lasts` (microseconds; what is left for holders).
-
-        A forward replay on a copy; None where it does not start: nobody's end is known, or too far away to say.
-        In a line of thousands those behind it are left out, who might slip by where there is room for them.
-        """
-        world = self._world
-        item = world.items.get(key)
-        if item is None or item.holds or item.queue is None:
-            return None
-        few = sum(len(queue.pending) for queue in world.queues.values()) <= _FEW
-        line = [
-            other
-            for queue in world.queues.values()
-            for other in queue.pending.items()
-            if few or queue is not item.queue or other.rank <= item.rank or other is queue.pending.sticky
-        ]
-        copy = self._copy((), line)
-        held = world.holders()
-        return forecast(
-            copy,
-            key,
-            now,
-            running=[i.key for i in held if not i.evicting],
-            leaving=[i.key for i in held if i.evicting],
-            lasts=lasts,
-            max_cycles=max_cycles,
         )
 
     def order(self, cluster_queue: str) -> tuple[WorkloadKey, ...]:
