@@ -28,6 +28,7 @@ from .clock import Clock, wire
 from .conductor import Conductor
 from .driving import Driver
 from .ingest import Sweeper
+from .models import Models
 from .news import News
 from .policies import HeldPolicy
 from .pool import Pool
@@ -90,6 +91,7 @@ class Platform:
             pool=self.pool,
             controllers={CARD_HEALTHY: card_healthy(self.watch.reading)},
         )
+        self.models = Models(self)
         self._samples = SampleLog(settings.home / "telemetry")
         self._sweeping = threading.Event()
         self._sweep_thread: threading.Thread | None = None
@@ -135,6 +137,7 @@ class Platform:
         if self.found.source == "measured":
             self.monitor.listen(self._heard_xid)
         self.watch.start()
+        self.models.start()
         self._sweep_thread = threading.Thread(target=self._sweep, name="sweep", daemon=True)
         self._sweep_thread.start()
 
@@ -160,6 +163,7 @@ class Platform:
 
     def close(self, *, jobs_go_on: bool = False) -> None:
         """End the loops and let go of everything; supervisors are not touched.  Doors must be shut before."""
+        self.models.close()
         self._sweeping.set()
         if self._sweep_thread is not None:
             self._sweep_thread.join(timeout=10)
@@ -202,6 +206,7 @@ class Platform:
             self.policy = fresh
             self.engine.replace_policy(fresh.current)
         self.conductor.policy_changed()
+        self.models.policy_changed()
         self._say(EventKind.POLICY_LOADED, f"policy loaded from {len(fresh.files)} files by {by}")
         return fresh.problems
 

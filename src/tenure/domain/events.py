@@ -46,6 +46,10 @@ class EventKind(StrEnum):
     WINDOW_DUE = "WindowDue"  # its time has come, and it waits for its turn or for the card
     WINDOW_OPENED = "WindowOpened"
     WINDOW_ENDED = "WindowEnded"
+    # models
+    MODEL_WOKEN = "ModelWoken"  # asked for, by whom and why
+    MODEL_CHANGED = "ModelChanged"  # its state is another one
+    MODEL_HELD = "ModelHeld"  # a request waits for it
     # the house
     LIVELOCK = "Livelock"  # two jobs kept taking the place from each other; the second keeps it
     POLICY_LOADED = "PolicyLoaded"

@@ -4,7 +4,21 @@ from .cancel import cancel
 from .drain import drain, undrain
 from .hold import hold, release
 from .house import reload_policy, stop_daemon
+from .models import report_inference, sleep, wake
 from .retry import retry
 from .submit import submit
 
-__all__ = ["cancel", "drain", "hold", "release", "reload_policy", "retry", "stop_daemon", "submit", "undrain"]
+__all__ = [
+    "cancel",
+    "drain",
+    "hold",
+    "release",
+    "reload_policy",
+    "report_inference",
+    "retry",
+    "sleep",
+    "stop_daemon",
+    "submit",
+    "undrain",
+    "wake",
+]

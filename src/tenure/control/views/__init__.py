@@ -5,6 +5,7 @@ from .cards import card_timeline, cards
 from .events import events
 from .jobs import counts, has_ended, jobs, show
 from .logs import LogSource, log
+from .models import models
 from .policy import check_policy, policy
 from .queues import queues
 from .runs import diff, run, runs
@@ -25,6 +26,7 @@ __all__ = [
     "has_ended",
     "jobs",
     "log",
+    "models",
     "policy",
     "queues",
     "run",

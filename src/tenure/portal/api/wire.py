@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Array", "ArraySize", "ArrayTask", "Attempt", "Blocker", "Cancel", "Card", "CheckPolicy", "Checked", "Counterfactual", "Event", "Evicted", "ExpectedStart", "HeldBy", "Holder", "Holding", "JobObject", "JobPage", "JobShown", "JobSubmission", "NewToken", "PolicyFile", "PolicyView", "Problem", "Queue", "QueueResource", "QueuedJob", "Release", "Retry", "RunPage", "RunRecord", "RunRow", "Series", "Several", "StopDaemon", "SubmittedFile", "Tried", "TriedQueue", "TriedSide", "TryPolicy", "Why"]  # fmt: skip
+__all__ = ["Array", "ArraySize", "ArrayTask", "Attempt", "Blocker", "Cancel", "Card", "CheckPolicy", "Checked", "Counterfactual", "Event", "Evicted", "ExpectedStart", "HeldBy", "Holder", "Holding", "JobObject", "JobPage", "JobShown", "JobSubmission", "Model", "ModelsSeen", "NewToken", "PolicyFile", "PolicyView", "Problem", "Queue", "QueueResource", "QueuedJob", "Release", "Retry", "RunPage", "RunRecord", "RunRow", "Series", "Several", "Sleep", "StopDaemon", "SubmittedFile", "Tried", "TriedQueue", "TriedSide", "TryPolicy", "Wake", "Why"]  # fmt: skip
 
 State = Literal["queued", "admitted", "running", "evicting", "cancelling", "ended"]
 Outcome = Literal["completed", "failed", "cancelled", "interrupted"]
@@ -456,6 +456,48 @@ class Tried(Loose):
     fidelity: dict[str, float] | None
     before: TriedSide
     after: TriedSide
+
+
+class Model(Loose):
+    """`port` is said only of a model that is ready; `blocked_by` names the models that hold what it waits for."""
+
+    name: str
+    state: Literal["asleep", "queued", "starting", "ready", "draining", "failed"]
+    job_id: str | None
+    run_id: str | None
+    reason: str
+    message: str
+    in_flight: int
+    held: int
+    wakes: int
+    last_inference_at: str | None
+    sleeps_at: str | None
+    aliases: list[str]
+    adapters: list[str]
+    resident: bool
+    inference_paths: list[str]
+    stop_timeout_s: float
+    port: int | None
+    blocked_by: list[str]
+    placeable: bool
+    retry_after_s: float
+    last_wake: dict[str, Any]
+
+
+class ModelsSeen(Loose):
+    version: int
+    models: list[Model]
+
+
+class Wake(Strict):
+    cause: str = Field(default="asked to", max_length=300)
+    by: str = Field(default="", max_length=200, description="On whose behalf; the caller without one.")
+    insist: bool = Field(default=True, description="Also within the backoff after a failure.")
+
+
+class Sleep(Strict):
+    cause: str = Field(default="asked to", max_length=300)
+    by: str = Field(default="", max_length=200)
 
 
 class NewToken(Strict):

@@ -1,0 +1,91 @@
+"""A model that runs is a job like any other: its spec, the port that it listens on, and the caches that outlive it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import random
+import shutil
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from tenure.domain.errors import Unavailable
+from tenure.domain.job import JobSpec
+from tenure.domain.model import Model
+
+from .live import Live
+
+__all__ = ["MODEL", "PORT", "PROJECT", "free_port", "model_of", "owner", "port_of", "spec_of"]
+
+PROJECT = "models"
+MODEL, PORT = "tenure.dev/model", "tenure.dev/port"  # labels: whose job it is, and where it listens
+PORTS = range(20_000, 32_000)  # below what the kernel gives to outgoing connections, so that none of them is in the way
+CACHES: Mapping[str, str] = {
+    "CUDA_CACHE_PATH": "cuda",
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "VLLM_CACHE_ROOT": "vllm",
+}
+
+
+def owner() -> str:
+    """Model servers belong to whoever runs the platform."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def spec_of(model: Model, *, home: Path, port: int) -> JobSpec:
+    """The job of one wake.  Makes the directories that it names; without `keepCaches` its caches begin empty."""
+    caches = home / "caches" / model.name
+    if not model.keep_caches:
+        shutil.rmtree(caches, ignore_errors=True)
+    caches.mkdir(mode=0o700, parents=True, exist_ok=True)
+    workdir = Path(model.workdir) if model.workdir is not None else home / "models"
+    if model.workdir is None:
+        workdir.mkdir(mode=0o700, exist_ok=True)
+    return JobSpec(
+        name=model.name,
+        argv=tuple(word.replace("{port}", str(port)) for word in model.command),
+        workdir=str(workdir),
+        env={**{name: str(caches / folder) for name, folder in CACHES.items()}, **model.env, "PORT": str(port)},
+        project=PROJECT,
+        namespace=model.namespace,
+        owner=owner(),
+        queue=model.queue,
+        priority_class=model.priority_class,
+        shares=model.shares,
+        gpu_memory=model.gpu_memory,
+        grace_s=model.stop_timeout_s,
+        labels={MODEL: model.name, PORT: str(port)},
+    )
+
+
+def model_of(live: Live) -> str | None:
+    """The model that a job serves.  A job of anybody else's that says so is not believed."""
+    if live.spec.project != PROJECT or live.spec.owner != owner() or port_of(live) is None:
+        return None
+    return live.spec.labels.get(MODEL)
+
+
+def port_of(live: Live) -> int | None:
+    text = live.spec.labels.get(PORT, "")
+    return int(text) if text.isdecimal() else None
+
+
+def free_port(taken: frozenset[int]) -> int:
+    """A port of 127.0.0.1 that nobody listens on now and no other model has been given.
+
+    Nothing keeps it free until the server binds it; who listens there is looked at before a request is sent.
+    """
+    for port in random.sample(PORTS, 200):
+        if port not in taken:
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
+                return port
+    raise Unavailable(f"no free port between {PORTS.start} and {PORTS.stop - 1} for a model", code="NoFreePort")

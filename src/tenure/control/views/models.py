@@ -1,0 +1,53 @@
+"""Models, as scripts, pages and the gateway read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tenure.domain.model import ModelState
+
+from ..clock import wire
+from ..models import Kept
+
+if TYPE_CHECKING:
+    from ..app import Platform
+
+__all__ = ["model_json", "models"]
+
+STEPS = ("asked_at", "admitted_at", "started_at", "listening_at", "ready_at", "first_token_at")
+
+
+def models(platform: Platform) -> list[dict[str, Any]]:
+    """Every model that is declared, by name; and those that are not any more and have yet to leave."""
+    return [model_json(platform, kept) for kept in platform.models.rows()]
+
+
+def model_json(platform: Platform, kept: Kept) -> dict[str, Any]:
+    """`retry_after_s`: how long a backoff still lasts.  `port` is said only of a model that is ready."""
+    model, ready = kept.model, kept.state is ModelState.READY
+    steady, due = platform.clock.steady(), platform.models.sleeps_us(kept)
+    sleeps = wire(platform.clock.now() + due - steady) if due is not None else None
+    wait = max(0.0, (kept.not_before_us - steady) / 1e6) if kept.state is ModelState.FAILED else 0.0
+    return {
+        "name": model.name,
+        "state": str(kept.state),
+        "job_id": kept.job,
+        "run_id": kept.run,
+        "reason": kept.reason,
+        "message": kept.message,
+        "in_flight": kept.in_flight,
+        "held": kept.held,
+        "wakes": kept.wakes,
+        "last_inference_at": wire(kept.last_inference_at),
+        "sleeps_at": sleeps,
+        "aliases": list(model.aliases),
+        "adapters": list(model.adapters),
+        "resident": model.resident,
+        "inference_paths": list(model.inference_paths),
+        "stop_timeout_s": model.stop_timeout_s,
+        "port": kept.port if ready else None,
+        "blocked_by": list(kept.blocked_by),
+        "placeable": kept.placeable,
+        "retry_after_s": round(wait, 3),
+        "last_wake": {k: wire(v) if k in STEPS else v for k, v in kept.last_wake.items()},
+    }
