@@ -80,6 +80,7 @@ SPECS = st.builds(
     grace_s=SECONDS,
     stop_signal=some(st.builds(StopSignal, signal=TEXT, before_s=SECONDS, batch_only=st.booleans())),
     requeue=st.booleans(),
+    window=st.booleans(),
     logs=st.builds(LogSpec, output=some(TEXT), error=some(TEXT), append=st.booleans()),
     sbatch=st.booleans(),
     labels=MAPS,

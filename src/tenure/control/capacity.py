@@ -27,7 +27,14 @@ from .samples import Reading
 __all__ = ["Facts", "report"]
 
 SLOTS = 168
-GATES = ("Suspended", "WaitingForDependency", "WaitingForBeginTime", "WaitingForArrayLimit", "OnHold")
+GATES = (
+    "Suspended",
+    "WaitingForDependency",
+    "WaitingForBeginTime",
+    "WaitingForArrayLimit",
+    "WaitingForWindow",
+    "OnHold",
+)
 NAMED = 12  # groups that wait
 
 

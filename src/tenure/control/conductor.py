@@ -24,7 +24,7 @@ from tenure.domain.ids import Instant, JobId, RunId, WorkloadKey, split_run_id
 from tenure.domain.job import JobSpec
 from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
 from tenure.domain.plan import Evict, Plan
-from tenure.domain.reasons import EvictionReason
+from tenure.domain.reasons import EvictionReason, PendingReason
 from tenure.domain.workload import Card
 from tenure.engine import Engine
 from tenure.ledger import JobRow, Ledger
@@ -40,6 +40,7 @@ from .pool import Pool
 from .pulse import Pulse
 from .readiness import Readiness
 from .specs import SpecStore
+from .windows import Windows
 
 __all__ = ["Conductor"]
 
@@ -117,6 +118,7 @@ class Conductor:
         self.lock = threading.RLock()
         self.live: dict[JobId, Live] = {}
         self.gates = Gates(ledger)
+        self.windows = Windows(ledger, clock)
         self.inspector = Inspector(controllers)
         self.readiness = Readiness()
         self.stopping = False
@@ -225,7 +227,7 @@ class Conductor:
         due = [at for at, _ in self._timers[:1]]
         with self.lock:
             wakeup = self.engine.next_wakeup()
-        due += [at for at in (wakeup, self.readiness.next_due()) if at is not None]
+        due += [at for at in (wakeup, self.readiness.next_due(), self.windows.next_due()) if at is not None]
         return max(0.0, min([5.0, *((at - now) / 1e6 for at in due)]))
 
     def step(self, items: Iterable[object]) -> None:
@@ -252,6 +254,7 @@ class Conductor:
             if observations:
                 self.observed(observations)
             self.readiness.look(self)
+            self.windows.look(self)
             self.decide()
             self.inspector.look(self)
         self.driver.act(self)
@@ -291,8 +294,11 @@ class Conductor:
         """Let a queued job in to the engine, or keep it outside with the reason."""
         assert live.state is JobState.QUEUED, live
         now = self.clock.steady()
-        shut = self.gates.check(live, now=now)
+        avoided = live.avoid
+        shut = self.gates.check(live, now=now) or self.windows.check(self, live)
         if shut is None:
+            if live.in_engine and live.avoid != avoided:
+                self.engine.update(live.workload(self.cards))
             if not live.in_engine:
                 live.in_engine = True
                 self.engine.add(live.workload(self.cards))
@@ -305,7 +311,9 @@ class Conductor:
             return
         if shut.wakes is not None:
             heapq.heappush(self._timers, (shut.wakes, live.id))
-        if live.reason != shut.reason:
+        # Who has the card changes while the reason stays; the message is to say who it is now.
+        moved_on = shut.reason is PendingReason.WAITING_FOR_WINDOW and live.message != shut.message
+        if live.reason != shut.reason or moved_on:
             self.driver.pending(live, shut.reason, shut.message)
 
     def sync(self, job: JobId, stop: Stop | None = None) -> None:
@@ -408,13 +416,16 @@ class Conductor:
     def after_return(self, live: Live) -> None:
         """The attempt has left and the job is queued again."""
         live.admission = None
-        shut = self.gates.check(live, now=self.clock.steady())
+        avoided = live.avoid
+        shut = self.gates.check(live, now=self.clock.steady()) or self.windows.check(self, live)
         if shut is not None:
             self.engine.remove(WorkloadKey(live.id))
             live.in_engine = False
             self.consider(live)
         else:
             self.engine.released(WorkloadKey(live.id), at=self.clock.steady())
+            if live.avoid != avoided:
+                self.engine.update(live.workload(self.cards))
 
     # ------------------------------------------------------------------ deciding
 
@@ -453,6 +464,7 @@ class Conductor:
             self.engine = self.driver.fresh_engine()
             queued: list[Live] = []
             attempts: list[tuple[RunId, str]] = []
+            self.windows.load()
             for row in self.ledger.live_jobs():
                 live = self._adopt(Live.of(row, self.specs.of(row)))
                 if row.state is JobState.QUEUED:
@@ -481,6 +493,7 @@ class Conductor:
             self.decide()
             self.inspector.look(self)
         self.driver.act(self)
+            self.windows.look(self)
 
     def _remember_order(self, queued: Sequence[Live]) -> None:
         """Whoever was sent to the end of the line stays there."""

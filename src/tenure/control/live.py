@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tenure.domain.ids import Instant, JobId, RunId, run_id
+from tenure.domain.ids import CardId, Instant, JobId, RunId, run_id
 from tenure.domain.job import JobSpec
 from tenure.domain.lifecycle import JobState
 from tenure.domain.workload import Admission, Card, Workload
@@ -46,6 +46,7 @@ class Live:
     code_told: int = 0  # the attempt whose code is known to have changed, and was told
     fingerprint: Mapping[str, object] = field(default_factory=dict)  # of the working tree, at submit
     asked_at: int = 0  # when the backend was last asked for something, steady time
+    avoid: frozenset[CardId] = frozenset()  # cards that somebody else has claimed
     launched: bool = False  # the backend was asked to start the current attempt
 
     @classmethod
@@ -84,7 +85,8 @@ class Live:
     def workload(self, cards: Sequence[Card]) -> Workload:
         # Tasks of an array were handed in together; their index keeps them in order, a microsecond apart.
         created = Instant((self.ordered_at or self.submitted_at) + (self.array_index or 0))
-        return workload(self.id, self.spec, priority=self.priority, created_at=created, cards=cards)
+        made = workload(self.id, self.spec, priority=self.priority, created_at=created, cards=cards)
+        return replace(made, avoid=self.avoid) if self.avoid else made
 
     @property
     def current_run(self) -> RunId:

@@ -26,7 +26,8 @@ __all__ = ["Asked", "asked_of"]
 FIELDS = (
     *("argv", "script", "script_args", "file", "name", "project", "namespace", "queue", "priority"),
     *("shares", "whole", "gpu_memory", "cpus", "memory", "requests", "time", "gang", "array", "after", "begin"),
-    *("env", "environment", "workdir", "cwd", "grace", "requeue", "backoff_limit", "output", "error", "hold", "labels"),
+    *("env", "environment", "workdir", "cwd", "grace", "requeue", "backoff_limit", "output", "error"),
+    *("hold", "window", "labels"),
 )
 
 
@@ -92,7 +93,7 @@ def _override(spec: JobSpec, body: Mapping[str, Any], *, now: Instant) -> JobSpe
         changes["priority_class"] = _string(body, "priority")
     if body.get("shares") is not None:
         changes["shares"] = _integer(body, "shares")
-    for flag in ("whole", "requeue"):
+    for flag in ("whole", "requeue", "window"):
         if body.get(flag) is not None:
             changes[flag] = _boolean(body, flag)
     if body.get("hold") is not None:

@@ -145,7 +145,12 @@ def _past(
         notes["that never started (cancelled or given up in the queue): played as waiting until then"] += 1
         return Past(**past, runtime_us=_guess(ledger, row, spec, guesses), cancelled_at=row.ended_at)  # type: ignore[arg-type]
     if row.state is JobState.QUEUED and not row.attempts:
-        if row.held or row.reason in ("WaitingForDependency", "WaitingForBeginTime", "WaitingForArrayLimit"):
+        if row.held or row.reason in (
+            "WaitingForDependency",
+            "WaitingForBeginTime",
+            "WaitingForArrayLimit",
+            "WaitingForWindow",
+        ):
             notes["held, or waiting for a time or another job: left out"] += 1
             return None
         runtime = _guess(ledger, row, spec, guesses)

@@ -7,13 +7,17 @@ from .house import reload_policy, stop_daemon
 from .models import report_inference, sleep, wake
 from .retry import retry
 from .submit import submit
+from .window import claim_window, release_window, renew_window
 
 __all__ = [
     "cancel",
+    "claim_window",
     "drain",
     "hold",
     "release",
+    "release_window",
     "reload_policy",
+    "renew_window",
     "report_inference",
     "retry",
     "sleep",

@@ -12,6 +12,7 @@ from .runs import diff, run, runs
 from .status import status
 from .whatif import try_policy, try_policy_at_rest
 from .why import why
+from .windows import window, windows
 
 __all__ = [
     "LogSource",
@@ -36,4 +37,6 @@ __all__ = [
     "try_policy",
     "try_policy_at_rest",
     "why",
+    "window",
+    "windows",
 ]

@@ -8,6 +8,7 @@ from tenure.domain.errors import InvalidRequest
 from tenure.domain.events import EventKind
 from tenure.domain.ids import JobId, WorkloadKey
 from tenure.domain.lifecycle import JobState
+from tenure.domain.reasons import PendingReason
 from tenure.ledger import JobRow
 
 from ..clock import wire
@@ -15,6 +16,7 @@ from ..live import Live
 from ..lookup import rows_of
 from .events import event_json
 from .expected import expected_start
+from .windows import holders_of_window
 
 if TYPE_CHECKING:
     from ..app import Platform
@@ -59,7 +61,8 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
     with platform.conductor.lock:
         live = platform.conductor.live.get(row.id)
         if live is None or not live.in_engine:
-            answer["blockers"] = [_gate(row)]
+            held_by = holders_of_window(platform, row) if row.reason == PendingReason.WAITING_FOR_WINDOW else []
+            answer["blockers"] = [_gate(row) | {"held_by": held_by}]
             return
         explanation = platform.engine.explain(WorkloadKey(row.id), now)
         if row.cluster_queue:
@@ -84,6 +87,8 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
                     }
                     for holder in blocker.held_by
                 ],
+        if live.avoid:
+            answer["blockers"] += [_claimed(holder) for holder in holders_of_window(platform, row)]
             }
             for blocker in explanation.blockers
         ]
@@ -100,6 +105,12 @@ def _gate(row: JobRow) -> dict[str, Any]:
         "free": None,
         "message": row.message,
         "held_by": [],
+def _claimed(holder: dict[str, Any]) -> dict[str, Any]:
+    """A card that it may not be placed on, while it waits for another."""
+    about = {"kind": "window", "resource": None, "flavor": None, "asked": None, "free": None}
+    return {**about, "message": f"window {holder['id']} {holder['because']}", "held_by": [holder]}
+
+
     }
 
 

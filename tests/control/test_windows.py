@@ -1,0 +1,354 @@
+"""Windows: one holder, nobody inside who should not be, and an end that comes whatever happens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.control import verbs, views
+from tenure.control.caller import Caller
+from tenure.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from tenure.ledger import fold
+
+from .conftest import ME, House
+
+ANN = Caller(user="ann", role="user", via="token")
+BOB = Caller(user="bob", role="user", via="token")
+SLEEP = ("sleep", "60")
+
+
+@pytest.fixture
+def two(home: Path) -> Iterator[House]:
+    house = House(home).open(card="2x8x16Gi")
+    try:
+        yield house
+        house.check_laws(shares=16, memory=32 << 30)
+    finally:
+        for row in list(house.platform.ledger.live_jobs()):
+            house.cancel(row.id, grace_s=0.2)
+        house.close()
+
+
+def claim(house: House, caller: Caller = ANN, **fields: Any) -> str:
+    return str(verbs.claim_window(house.platform, caller=caller, **fields)["id"])
+
+
+def gpu(house: House, caller: Caller, priority: str | None = None, **fields: Any) -> str:
+    body = {"argv": list(SLEEP), "workdir": str(house.home.parent), "shares": 1, "gpu_memory": "1Gi", "grace": "2s"}
+    body |= {"priority": priority} if priority else {}
+    return str(verbs.submit(house.platform, body | fields, caller=caller)["id"])
+
+
+def state(house: House, window: str) -> str:
+    return str(views.window(house.platform, window)["state"])
+
+
+def until_state(house: House, window: str, wanted: str) -> dict[str, Any]:
+    house.until(f"{window} is {wanted}", lambda: state(house, window) == wanted)
+    return views.window(house.platform, window)
+
+
+def check_windows(house: House) -> None:
+    """Law 1 for windows; and at no time, by the diary, do two hold one card or does a stranger enter a claimed one."""
+    events = house.platform.ledger.events(limit=1_000_000)
+    for id, row in fold(events).windows.items():
+        assert row == house.platform.ledger.window(id)
+    holder: dict[str, str] = {}
+    for event in events:
+        if event.kind == "WindowOpened":
+            assert str(event.data["card"]) not in holder, event
+            holder[str(event.data["card"])] = str(event.data["window"])
+        elif event.kind == "WindowEnded" and holder.get(str(event.data["card"])) == event.data["window"]:
+            del holder[str(event.data["card"])]
+        elif event.kind == "JobAdmitted" and event.job_id is not None:
+            job = house.show(event.job_id)
+            places = (event.changes["reservation"] or {}).get("placements", [])  # type: ignore[attr-defined]
+            for window in [views.window(house.platform, holder[p["card"]]) for p in places if p["card"] in holder]:
+                resident = job["priority"] >= 8000 and not window["including_resident"]
+                assert resident or window["job_id"] == job["id"] or window["owner"] == job["owner"], (event, window)
+                assert resident or job["priority_class"] != "on-demand" or window["job_id"] == job["id"]
+
+
+def test_a_claim_clears_on_demand_work_and_leaves_residents(house: House) -> None:
+    model, batch = gpu(house, ANN, "on-demand"), gpu(house, BOB)
+    resident, mine = gpu(house, BOB, "always-on"), gpu(house, ANN)
+    for job in (model, batch, resident, mine):
+        house.wait(job, "running")
+    window = claim(house, length="1h")
+    assert until_state(house, window, "active")["owner"] == "ann"
+    for job in (model, batch):
+        shown = house.wait_reason(job, "WaitingForWindow")
+        assert shown["attempts"][0]["evicted"]["reason"] == "WindowClaimed"
+        assert f"window {window} of ann" in shown["attempts"][0]["evicted"]["message"]
+        why = views.why(house.platform, job)
+        end = views.window(house.platform, window)["ends_at"]
+        assert end in why["message"]
+        assert [holder["id"] for holder in why["blockers"][0]["held_by"]] == [window]
+    assert [house.show(job)["state"] for job in (resident, mine)] == ["running", "running"]
+    inside, outside, service = gpu(house, ANN), gpu(house, BOB, "training"), gpu(house, BOB, "registry")
+    house.wait(inside, "running")
+    house.wait(service, "running")
+    house.wait_reason(outside, "WaitingForWindow")
+    no_card = house.submit("true")  # what needs no card is no business of a window's
+    house.wait(no_card)
+    verbs.release_window(house.platform, window, caller=ANN)
+    for job in (model, batch, outside):
+        house.wait(job, "running")
+    check_windows(house)
+
+
+def test_residents_go_too_where_the_claim_says_so(house: House) -> None:
+    resident = gpu(house, BOB, "registry")
+    house.wait(resident, "running")
+    window = claim(house, including_resident=True)
+    until_state(house, window, "active")
+    house.wait_reason(resident, "WaitingForWindow")
+    verbs.release_window(house.platform, window, caller=ME)
+    house.wait(resident, "running")
+    check_windows(house)
+
+
+def test_it_waits_for_anothers_training_and_says_so(house: House) -> None:
+    training = gpu(house, BOB, "training")
+    house.wait(training, "running")
+    with pytest.raises(Conflict, match=f"job {training} of bob"):
+        claim(house)
+    window = claim(house, wait=True)
+    late = gpu(house, BOB, "training")
+    house.wait_reason(late, "WaitingForWindow")
+    assert state(house, window) == "waiting"
+    assert f"job {training}" in views.window(house.platform, window)["message"]
+    assert house.show(training)["state"] == "running"
+    house.cancel(training, grace_s=0.2)
+    until_state(house, window, "active")
+    assert house.show(late)["state"] == "queued"
+    verbs.release_window(house.platform, window, caller=ANN)
+    house.wait(late, "running")
+    check_windows(house)
+
+
+def test_it_lapses_by_itself_and_the_next_in_line_follows(house: House) -> None:
+    first = claim(house, length="1s")
+    until_state(house, first, "active")
+    with pytest.raises(Conflict, match="--wait"):
+        claim(house, BOB)
+    second, third = claim(house, BOB, wait=True, length="1s"), claim(house, wait=True)
+    assert "after window" in views.window(house.platform, second)["message"]
+    assert until_state(house, second, "active")["opened_at"] >= until_state(house, first, "ended")["ended_at"][:19]
+    assert views.window(house.platform, first)["reason"] == "Lapsed"
+    assert state(house, third) == "waiting"
+    until_state(house, third, "active")
+    assert [row["id"] for row in views.windows(house.platform)] == [third]
+    assert [row["id"] for row in views.windows(house.platform, all=True)] == [third, second, first]
+    check_windows(house)
+
+
+def test_claims_that_race_have_one_winner(house: House) -> None:
+    won: list[str] = []
+    lost: list[Conflict] = []
+
+    def race(n: int) -> None:
+        try:
+            won.append(claim(house, Caller(user=f"user{n}", role="user")))
+        except Conflict as error:
+            lost.append(error)
+
+    threads = [threading.Thread(target=race, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(won), len(lost)) == (1, 7)
+    until_state(house, won[0], "active")
+    check_windows(house)
+
+
+def test_clocks_jump_and_the_window_does_not(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    outside = gpu(house, BOB, hold=True)
+    window = claim(house, length="2s")
+    opened = until_state(house, window, "active")
+    began, real = time.monotonic(), time.time_ns
+    for jump in (3600, -7200, 0):
+        monkeypatch.setattr(time, "time_ns", lambda jump=jump: real() + jump * 10**9)
+        verbs.release(house.platform, outside, caller=BOB)
+        house.platform.conductor.wake()
+        house.wait_reason(outside, "WaitingForWindow")
+        assert views.window(house.platform, window)["ends_at"] == opened["ends_at"]
+    until_state(house, window, "ended")
+    assert 1.5 < time.monotonic() - began < 4
+    house.wait(outside, "running")
+    check_windows(house)
+
+
+def test_a_restart_keeps_the_holder_and_the_line(house: House) -> None:
+    window, other = claim(house, length="1h"), claim(house, BOB, wait=True)
+    until_state(house, window, "active")
+    outside, inside = gpu(house, BOB), gpu(house, ANN)
+    house.wait(inside, "running")
+    house.close(keep_jobs=True)
+    house.open()
+    assert (state(house, window), state(house, other)) == ("active", "waiting")
+    assert house.show(outside)["reason"] == "WaitingForWindow"
+    assert house.show(inside)["state"] == "running"
+    verbs.release_window(house.platform, window, caller=ANN)
+    until_state(house, other, "active")
+    house.wait(outside, "running")
+    check_windows(house)
+
+
+def test_one_that_ended_while_the_daemon_was_down_is_over(house: House) -> None:
+    window = claim(house, length="1s")
+    until_state(house, window, "active")
+    outside = gpu(house, BOB)
+    house.wait_reason(outside, "WaitingForWindow")
+    house.close(keep_jobs=True)
+    time.sleep(1.0)  # its time passes with nobody there
+    house.open()
+    house.wait(outside, "running")
+    assert views.window(house.platform, window)["reason"] == "Lapsed"
+    check_windows(house)
+
+
+def test_a_step_that_fails_leaves_one_holder(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop rebuilds itself from the ledger in the middle of a claim, between the eviction and the opening."""
+    model = gpu(house, ANN, "on-demand")
+    house.wait(model, "running")
+    conductor, real, failed = house.platform.conductor, house.platform.conductor.decide, []
+
+    def decide() -> None:
+        if not failed:
+            failed.append(True)
+            raise RuntimeError("cut off here")
+        real()
+
+    with conductor.lock:
+        window = claim(house)
+        other = claim(house, BOB, wait=True)
+        monkeypatch.setattr(conductor, "decide", decide)
+    until_state(house, window, "active")
+    house.wait_reason(model, "WaitingForWindow")
+    assert failed
+    assert state(house, other) == "waiting"
+    check_windows(house)
+
+
+def test_an_owner_who_is_not_heard_of_loses_it(house: House) -> None:
+    window = claim(house, lease_s=2)
+    kept = claim(house, BOB, wait=True, lease_s=2)
+    until_state(house, window, "active")
+    end = time.monotonic() + 2.4
+    while time.monotonic() < end:
+        verbs.renew_window(house.platform, kept, caller=BOB)
+        assert state(house, kept) != "ended"
+        time.sleep(0.2)
+    assert until_state(house, window, "ended")["reason"] == "OwnerGone"
+    until_state(house, kept, "active")
+    assert verbs.renew_window(house.platform, kept, caller=BOB, keep=True)["lease_s"] is None
+    check_windows(house)
+
+
+def test_a_window_that_comes_keeps_out_what_cannot_end_before_it(house: House) -> None:
+    model = gpu(house, ANN, "on-demand")
+    house.wait(model, "running")
+    window = claim(house, begin="now+1hour", length="1h")
+    assert state(house, window) == "scheduled"
+    endless, long, short = gpu(house, BOB), gpu(house, BOB, time="2h"), gpu(house, BOB, time="30m")
+    resident, mine = gpu(house, BOB, "registry"), gpu(house, ANN)
+    for job in (short, resident, mine):
+        house.wait(job, "running")
+    for job, said in ((endless, "has no --time"), (long, "may run for 2h")):
+        message = house.wait_reason(job, "WaitingForWindow")["message"]
+        assert said in message
+        assert views.window(house.platform, window)["begin_at"] in message
+    assert house.show(model)["state"] == "running"
+    with pytest.raises(Conflict, match=f"window {window}"):
+        claim(house, BOB, length="2h")
+    between = claim(house, BOB, length="30m")  # it is over before the other begins
+    until_state(house, between, "active")
+    verbs.release_window(house.platform, between, caller=BOB)
+    verbs.release_window(house.platform, window, caller=ANN)
+    house.wait(endless, "running")
+    house.wait(long, "running")
+    check_windows(house)
+
+
+def test_a_scheduled_one_begins_by_itself(house: House) -> None:
+    model = gpu(house, ANN, "on-demand")
+    house.wait(model, "running")
+    window = claim(house, begin="now+1seconds", length="1h")
+    until_state(house, window, "active")
+    house.wait_reason(model, "WaitingForWindow")
+    kinds = [e["kind"] for e in views.events(house.platform) if e["data"].get("window") == window]
+    assert kinds == ["WindowClaimed", "WindowDue", "WindowOpened"]
+    check_windows(house)
+
+
+def test_a_job_with_its_own_window_has_the_card_and_lets_go(house: House) -> None:
+    model, other = gpu(house, ANN, "on-demand"), gpu(house, ANN)
+    for job in (model, other):
+        house.wait(job, "running")
+    job = gpu(house, ANN, window=True, argv=["sleep", "1"], time="1h")
+    house.wait(job, "running")
+    (window,) = views.windows(house.platform)
+    assert (window["job_id"], window["state"], window["owner"], window["length_s"]) == (job, "active", "ann", 3600)
+    for left in (model, other):  # the claim is the job's, not its owner's
+        house.wait_reason(left, "WaitingForWindow")
+    house.wait(job)
+    assert until_state(house, window["id"], "ended")["reason"] == "JobEnded"
+    for left in (model, other):
+        house.wait(left, "running")
+    check_windows(house)
+
+
+def test_jobs_with_windows_of_their_own_take_turns(house: House) -> None:
+    jobs = [gpu(house, caller, window=True, argv=["sleep", "0.5"]) for caller in (ANN, BOB, ANN)]
+    waiting = house.wait_reason(jobs[1], "WaitingForWindow")
+    assert "window" in waiting["message"]
+    with pytest.raises(Conflict, match="cancel or hold"):
+        verbs.release_window(house.platform, str(views.windows(house.platform)[-1]["id"]), caller=ME)
+    for job in jobs:
+        house.wait(job)
+    house.until("all are over", lambda: not views.windows(house.platform))
+    starts = [house.show(job)["attempts"][0] for job in jobs]
+    assert all(a["ended_at"] <= b["started_at"] for a, b in pairwise(starts))
+    check_windows(house)
+
+
+def test_another_card_is_left_alone(two: House) -> None:
+    jobs = [gpu(two, BOB, shares=8) for _ in range(2)]
+    for job in jobs:
+        two.wait(job, "running")
+    window = until_state(two, claim(two, card="1"), "active")
+    (moved,) = [job for job in jobs if two.show(job)["state"] != "running"]
+    why = two.until("it waits for room", lambda: (w := views.why(two.platform, moved))["blockers"] and w)
+    assert [b["held_by"][0]["id"] for b in why["blockers"] if b["kind"] == "window"] == [window["id"]]
+    two.cancel(next(job for job in jobs if job != moved), grace_s=0.2)
+    two.wait(moved, "running")
+    other = gpu(two, BOB, window=True, argv=["true"])
+    two.wait(other)
+    cards = [event["data"]["card"] for event in views.events(two.platform) if event["kind"] == "WindowOpened"]
+    assert len(set(cards)) == 2
+    two.wait(moved, "running")
+    assert views.window(two.platform, window["id"])["state"] == "active"
+    check_windows(two)
+
+
+def test_who_may_and_what_there_is(house: House) -> None:
+    window = claim(house)
+    for verb in (verbs.release_window, verbs.renew_window):
+        with pytest.raises(Forbidden, match="belongs to ann"):
+            verb(house.platform, window, caller=BOB)
+        with pytest.raises(NotFound):
+            verb(house.platform, "w99", caller=ANN)
+    assert verbs.release_window(house.platform, window, caller=ME)["state"] == "ended"
+    assert verbs.release_window(house.platform, window, caller=ANN)["reason"] == "Released"  # twice is once
+    for wrong in ({"length": "soon"}, {"length": "0"}, {"begin": "late"}, {"card": "no-such"}, {"lease_s": 0.1}):
+        with pytest.raises(InvalidRequest):
+            claim(house, **wrong)
+    check_windows(house)
