@@ -225,6 +225,10 @@ def test_policy_is_checked_without_a_platform_and_reloaded_with_one(home: Home, 
     assert "ClusterQueue" in answer.err
     assert json.loads(home.tenure("policy", "check", str(tmp_path), "-o", "json").out)["ok"] is False
     assert "kind: ClusterQueue" in home.ok("policy", "show")
+    with os.fdopen(os.memfd_create("policy"), "w") as pipe:  # as `tenure policy show | tenure policy check /dev/stdin`
+        pipe.write(home.ok("policy", "show"))
+        pipe.flush()
+        assert "would be taken" in home.ok("policy", "check", f"/proc/{os.getpid()}/fd/{pipe.fileno()}")
     assert home.tenure("policy", "reload").code == 0
     bad = home.path / "policy" / "bad.yaml"
     bad.write_text((tmp_path / "bad.yaml").read_text())

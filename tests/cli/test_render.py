@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tenure.cli.ps import row
 from tenure.cli.render import age, code_of, emit, plain, span, table
 
 
@@ -55,3 +56,10 @@ def test_json_is_json_however_long(items: int, capsys: pytest.CaptureFixture[str
     document = [{"id": str(i), "name": '训练 "x"\n'} for i in range(items)]
     emit(document, "json")
     assert json.loads(capsys.readouterr().out) == document
+
+
+def test_a_job_that_waits_again_is_not_running() -> None:
+    started = {"id": "1", "started_at": "2026-11-29T21:30:00.000000Z"}
+    ended = started | {"state": "ended", "outcome": "completed", "ended_at": "2026-11-29T21:30:05.000000Z"}
+    assert row(ended, wide=False)[6] == "5s"
+    assert row(started | {"state": "queued"}, wide=False)[6] == "-"

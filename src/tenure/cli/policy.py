@@ -92,7 +92,7 @@ def files_of(folder: Path) -> list[list[str]]:
     """Every YAML file of a directory, or the one file that was named."""
     if not folder.exists():
         raise Usage(f"there is no {str(folder)!r} here; name a directory of policy files")
-    paths = [folder] if folder.is_file() else sorted(p for p in folder.iterdir() if p.suffix in (".yaml", ".yml"))
+    paths = sorted(p for p in folder.iterdir() if p.suffix in (".yaml", ".yml")) if folder.is_dir() else [folder]
     if not paths:
         raise Usage(f"{folder} has no .yaml file in it")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .call import Call
@@ -75,11 +76,16 @@ def lines(call: Call, jobs: list[Any]) -> list[str]:
 def row(job: dict[str, Any], *, wide: bool) -> list[object]:
     cells: list[object] = [
         job["id"], job.get("name"), code_of(job), job.get("queue"), job.get("priority_class"),
-        age(job.get("submitted_at")), age(job.get("started_at"), job.get("ended_at")), job.get("attempts"),
+        age(job.get("submitted_at")), _time(job), job.get("attempts"),
     ]  # fmt: skip
     if wide:
         cells += [job.get("project"), job.get("owner"), job.get("shares"), job.get("run_id"), job.get("exit_code")]
     return [*cells, _reason(job)]
+
+
+def _time(job: Mapping[str, Any]) -> str:
+    """Since it first started; a job that waits again is not running."""
+    return "-" if job.get("state") == "queued" else age(job.get("started_at"), job.get("ended_at"))
 
 
 def _reason(job: dict[str, Any]) -> str:
