@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+
 from tenure.control import views
+from tenure.domain.attempt import Stop, StopKind
 from tenure.sdk.record import read_record
 
 from .conftest import House
@@ -88,3 +91,22 @@ def test_what_waits_says_so_in_order(house: House):
     card = views.cards(house.platform)[0]
     assert (card["source"], card["memory_measured"], card["shares_free"]) == ("declared", None, 0)
     assert [h["id"] for h in card["holders"]] == [holder]
+
+
+def test_a_job_cancelled_on_its_way_out_says_that_it_was_cancelled(house: House):
+    """Its run was interrupted, because the cancel came when the processes had left; the job was cancelled all the same."""
+    victim = house.gpu("bash", "-c", "echo ready; exec sleep 60", shares=8, memory="16Gi", priority="batch")
+    house.wait_out(victim, "ready")
+    with house.platform.conductor.lock:  # what the supervisor tells is heard, and cannot be written down yet
+        live = house.platform.conductor.live[victim]
+        house.platform.backend.stop(
+            live.current_run, str(house.run_dir(victim)), Stop(kind=StopKind.PREEMPT, reason="Preempted", by="9")
+        )
+        end = time.monotonic() + 10
+        while read_record(house.run_dir(victim)).outcome is None and time.monotonic() < end:
+            time.sleep(0.02)
+        house.cancel(victim, reason="not needed")
+    shown = house.wait(victim)
+    assert (shown["outcome"], shown["reason"]) == ("cancelled", "Cancelled")
+    assert [(a["outcome"], a["reason"]) for a in shown["attempts"]] == [("interrupted", "Preempted")]
+    assert read_record(house.run_dir(victim)).outcome == "interrupted"

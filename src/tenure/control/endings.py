@@ -222,6 +222,9 @@ def _change(live: Live, decided: Verdict, seen: Observation, at: Instant, *, ste
             "message": decided.message,
             "ended_at": ended_at,
         }
+        if decided.outcome is Outcome.CANCELLED and seen.outcome is Outcome.INTERRUPTED:
+            # It had left for another reason when the cancel came; the attempt says which, the job was cancelled.
+            fields |= {"reason": "Cancelled", "message": "cancelled while it was leaving"}
     else:
         kind = EventKind.JOB_LAUNCH_FAILED if decided.launch_failed else EventKind.JOB_REQUEUED
         reason = "LaunchBackoff" if decided.launch_failed else decided.reason or str(decided.outcome)
