@@ -70,6 +70,19 @@ def test_the_child_that_works_on_is_waited_for_not_the_shell(rig: LocalRig, tmp_
     assert ended.ended_at - ended.started_at > 1_400_000
 
 
+def test_the_program_that_a_handler_starts_to_save_does_not_hear_the_stop(rig: LocalRig, tmp_path: Path) -> None:
+    """Those who are told are those who were there: `trap 'cp state /safe' TERM` must be able to finish its cp."""
+    saver = "trap 'sleep 0.3 && touch saved.$K; exit 0' TERM; touch up.$K; while :; do sleep 0.05; done"
+    attempt = rig.job(
+        "bash", "-c", f'for K in 0 1 2 3 4 5 6 7; do K=$K bash -c "{saver.replace("$", chr(92) + "$")}" & done; wait'
+    )
+    rig.backend.start(attempt)
+    eventually(lambda: all((tmp_path / f"up.{k}").exists() for k in range(8)))
+    rig.backend.stop(attempt.run_id, attempt.run_dir, PREEMPT)
+    assert rig.news.settled(attempt.run_id).outcome is Outcome.INTERRUPTED
+    assert [k for k in range(8) if not (tmp_path / f"saved.{k}").exists()] == []
+
+
 def test_what_a_finished_program_left_behind_is_ended(rig: LocalRig) -> None:
     attempt = rig.job("bash", "-c", "for i in $(seq 200); do sleep 900 & done; setsid sleep 901 & exit 0")
     rig.backend.start(attempt)

@@ -20,17 +20,21 @@ class Tree:
     def __init__(self, cgroup: Cgroup | None) -> None:
         self._cgroup = cgroup
 
-    def _pids(self) -> Iterator[int]:
-        """The group's members first: asking it costs nothing, while parentage means a walk over all of /proc."""
+    def _pids(self, *, newborn: bool = True) -> Iterator[int]:
+        """The group's members first: asking it costs nothing, while parentage means a walk over all of /proc.
+
+        Not `newborn`: without those that came into the group since it was asked.
+        """
         inside = self._cgroup.pids() if self._cgroup is not None else []
         yield from inside
         seen = set(inside)
-        for pid in processes.descendants(os.getpid()):
-            if pid not in seen:
-                yield pid
+        others = [pid for pid in processes.descendants(os.getpid()) if pid not in seen]
+        if others and not newborn and self._cgroup is not None:
+            seen.update(self._cgroup.pids())
+        yield from (pid for pid in others if pid not in seen)
 
-    def _each(self) -> Iterator[Identity]:
-        for pid in self._pids():
+    def _each(self, *, newborn: bool = True) -> Iterator[Identity]:
+        for pid in self._pids(newborn=newborn):
             who = processes.identity(pid)
             if who is not None:
                 yield who
@@ -45,7 +49,8 @@ class Tree:
         Returns how many were told.  Whoever cannot be signalled (another user's) is left for `living` to name.
         """
         told = 0
-        for who in self._each():
+        # A handler may save by starting a program: that one was not there when the stop came, and is not to hear of it.
+        for who in self._each(newborn=number == signal.SIGKILL):
             if (only is not None and who.pid not in only) or who.pid in but:
                 continue
             with contextlib.suppress(PermissionError):
