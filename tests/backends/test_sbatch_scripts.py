@@ -55,6 +55,18 @@ def test_srun_starts_the_tasks_with_their_numbers(rig: LocalRig) -> None:
     assert told[3] == "1"
 
 
+@pytest.mark.parametrize("shebang", ["#!/bin/bash -l", "#!/bin/bash --login", "#!/usr/bin/env -S bash -l"])
+def test_a_login_shell_keeps_srun_and_what_bash_env_said(rig: LocalRig, tmp_path: Path, shebang: str) -> None:
+    """/etc/profile sets PATH anew; an `srun` of the machine's own must not be taken for ours."""
+    (tmp_path / "mine.sh").write_text("MINE=kept\n")
+    body = f"{shebang}\necho $MINE; srun -n 2 bash -c 'echo task $SLURM_PROCID' | sort\n"
+    env = {"PATH": "/usr/bin:/bin", "BASH_ENV": str(tmp_path / "mine.sh")}
+    attempt = rig.job(script=body, sbatch=True, tasks=2, env=env)
+    rig.backend.start(attempt)
+    assert rig.news.settled(attempt.run_id).outcome is Outcome.COMPLETED
+    assert output(attempt).splitlines() == ["kept", "task 0", "task 1"]
+
+
 def test_srun_ends_with_the_highest_code_and_names_what_it_does_not_know(rig: LocalRig) -> None:
     attempt = script(rig, "srun -n 3 --exclusive --frobnicate -c2 bash -c 'exit $((SLURM_PROCID * 3))'")
     rig.backend.start(attempt)

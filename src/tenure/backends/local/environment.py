@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from .layout import SHIM_DIR
+from .shims import add_to
 
 __all__ = ["free_port", "of_process", "of_script"]
 
@@ -39,8 +39,7 @@ def of_process(spec: Mapping[str, Any], *, rank: int, slot: int, port: int | Non
         env["JOB_COMPLETION_INDEX"] = str(rank)
     if job.get("sbatch"):
         env = {**of_script(spec), **env}
-        shims = os.path.join(spec["state_dir"], SHIM_DIR)
-        env["PATH"] = f"{shims}:{env.get('PATH', os.defpath)}"
+        add_to(env, spec["state_dir"], job.get("script"))
     return env
 
 
