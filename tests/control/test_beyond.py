@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,3 +106,20 @@ def test_a_policy_is_replaced_while_work_runs_as_a_whole_or_not_at_all(house: Ho
     for job in jobs[:8]:
         house.cancel(job, grace_s=0.2)
     house.until("the rest runs", lambda: all(house.show(j)["state"] == "running" for j in jobs[8:]))
+
+
+def test_trying_a_policy_tries_what_it_asks_for_beyond_kueue(house: House) -> None:
+    young = house.gpu("sleep", "1", shares=8, priority="batch")
+    house.wait(young, "running")
+    house.wait(house.gpu("true", shares=8, priority="training"))
+    assert house.show(young)["attempts"][0]["evicted"]
+    house.wait(young)
+    files = [[path.name, path.read_text()] for path in house.platform.policy.files]
+    same = views.try_policy(house.platform, files)
+    spared = views.try_policy(house.platform, [*files, ["options.yaml", OPTIONS % "{minRuntime: 1h}"]])
+
+    def preemptions(tried: dict[str, Any]) -> list[int]:
+        return [tried[side]["total"]["preempted"] for side in ("before", "after")]
+
+    assert preemptions(same) == [1, 1]
+    assert preemptions(spared) == [1, 0]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tenure.domain.ids import Instant, WorkloadKey
 from tenure.domain.options import Ageing, EngineOptions, LivelockRule
 from tenure.engine import Engine
+from tenure.engine.replay import Arrival, ReplayOptions, replay
 from tenure.testing.engine_audit import audit
 from tenure.testing.lab import policy, workload
 
@@ -135,3 +136,14 @@ def test_options_come_and_go_with_the_policy() -> None:
     assert [str(k) for k in engine.order("q")] == ["new", "old"]
     assert engine.next_wakeup() is None
     audit(engine)
+
+
+def test_a_replay_with_ageing_comes_to_its_end_where_somebody_waits_for_ever() -> None:
+    raw = {"job": "never", "queue": "q", "gpu": 9, "priority": 0}
+    never = workload(raw, at=Instant(1), priorities={})
+    options = ReplayOptions(engine=EngineOptions(ageing=Ageing(every_us=5, most=4)))
+    played = replay(
+        policy(Q), (), [Arrival(at=Instant(1), workload=never, runtime_us=5)], now=Instant(0), options=options
+    )
+    assert played.lives[never.key].started is None
+    assert played.ended <= 40

@@ -9,6 +9,7 @@ from typing import Any
 from tenure.domain.amounts import GPU, GPU_MEMORY
 from tenure.domain.errors import InvalidRequest
 from tenure.domain.ids import WorkloadKey
+from tenure.domain.options import EngineOptions
 from tenure.domain.policy import Policy
 from tenure.domain.workload import Card
 from tenure.engine.expectation import quantile
@@ -59,9 +60,9 @@ def replayed(
     missing: Counter[str] = Counter()
     arrivals = [_arrival(past, policy, cards, missing) for past in traffic.jobs]
     until = traffic.until if traffic.ends else None
-    played = replay(
-        policy, cards, arrivals, now=traffic.since, options=ReplayOptions(until=until, resume=resume)
-    )  # fmt: skip
+    beyond = policy.engine_options or EngineOptions()
+    options = ReplayOptions(until=until, resume=resume, engine=beyond)
+    played = replay(policy, cards, arrivals, now=traffic.since, options=options)
     texts = [f"{n} job{'s' if n > 1 else ''} {text}" for text, n in sorted(missing.items())]
     return played, texts
 

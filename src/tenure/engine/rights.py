@@ -37,6 +37,7 @@ class Rights:
         self.now = Instant(0)
         self.tick = Instant(0)
         self.stirs_at: Instant | None = None
+        self.growing = False  # somebody who waits has not the most of its age yet
         self.personal = False  # a refusal since this was last cleared depends on who asks, and not on its form alone
         self.takes: dict[_Pair, list[tuple[Instant, WorkloadKey]]] = {}
         self._announced: dict[_Pair, Instant] = {}
@@ -55,11 +56,12 @@ class Rights:
         if ageing is None or now - self.tick < ageing.every_us:
             return False, stirred
         self.tick = Instant(now // ageing.every_us * ageing.every_us)
+        self.growing = False
         return True, stirred
 
-    def next_alarm(self, *, waiting: bool) -> Instant | None:
+    def next_alarm(self) -> Instant | None:
         due = [] if self.stirs_at is None else [self.stirs_at]
-        if self.options.ageing is not None and waiting:
+        if self.options.ageing is not None and self.growing:
             due.append(Instant(self.tick + self.options.ageing.every_us))
         return min(due, default=None)
 
@@ -68,7 +70,9 @@ class Rights:
         ageing = self.options.ageing
         if ageing is None:
             return 0
-        return min(ageing.most, ageing.step * (max(0, self.tick - item.ts) // ageing.every_us))
+        age = min(ageing.most, ageing.step * (max(0, self.tick - item.ts) // ageing.every_us))
+        self.growing = self.growing or age < ageing.most
+        return age
 
     # -- taking -------------------------------------------------------------------------------------------------
 

@@ -287,7 +287,7 @@ class World:
                     item.queue.pending.arrive(item)
 
     def next_alarm(self) -> Instant | None:
-        due = (self._next_backoff(), self.rights.next_alarm(waiting=any(len(q.pending) for q in self.queues.values())))
+        due = (self._next_backoff(), self.rights.next_alarm())
         return min((at for at in due if at is not None), default=None)
 
     def _next_backoff(self) -> Instant | None:
