@@ -1,0 +1,286 @@
+"""The gateway's decisions, played against every order of events: no request lost, no busy model evicted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tenure.domain.model import ModelState
+from tenure.gateway.policy import Action, Desk, Forward, Limits, Refuse, Seen, Sleep, Ticket, Wake
+
+S = ModelState
+LIMITS = Limits(held=5, hold_s=30, patience_s=4, quiet_s=1, swaps_per_minute=3)
+ASLEEP = Seen(name="a", state=S.ASLEEP)
+READY = Seen(name="a", state=S.READY, port=1, run="1.1")
+
+
+def asked(desk: Desk, id: int, model: str = "a", now: float = 0, **more: bool) -> list[Action]:
+    return desk.arrive(Ticket(id=id, model=model, at=now, what="a test", who="me", **more), now)
+
+
+def two(first: Seen, second: Seen, limits: Limits = LIMITS) -> Desk:
+    desk = Desk(limits)
+    desk.see([replace(first, name="a"), replace(second, name="b")], 0)
+    return desk
+
+
+WAITS = Seen(name="b", state=S.QUEUED, blocked_by=("a",), reason="WaitingForQuota", message="one fits")
+
+
+def test_twenty_at_once_wake_once_and_all_are_forwarded() -> None:
+    desk = Desk()
+    desk.see([ASLEEP], 0)
+    actions = [action for id in range(20) for action in asked(desk, id)]
+    assert actions == [Wake("a", "a test", "me")]
+    assert desk.see([replace(ASLEEP, state=S.STARTING)], 1) == []
+    assert desk.see([READY], 2) == [Forward(id, 1, "1.1") for id in range(20)]
+
+
+def test_who_does_not_wait_is_told_and_wakes_it_all_the_same() -> None:
+    desk = Desk()
+    desk.see([ASLEEP], 0)
+    refusal, wake = asked(desk, 1, patient=False)
+    assert isinstance(refusal, Refuse)
+    assert (refusal.status, refusal.retry_after_s) == (503, 5)
+    assert wake == Wake("a", "a test", "me")
+
+
+def test_what_is_no_inference_never_wakes() -> None:
+    desk = Desk()
+    desk.see([ASLEEP], 0)
+    (refusal,) = asked(desk, 1, wakes=False)
+    assert isinstance(refusal, Refuse)
+    assert refusal.code == "model_asleep"
+    desk.see([READY], 1)
+    assert asked(desk, 2, wakes=False) == [Forward(2, 1, "1.1")]
+    assert desk.flying("a") == 1
+    assert desk.flying("a", inference=True) == 0
+
+
+def test_no_more_are_held_than_the_bound() -> None:
+    desk = two(ASLEEP, ASLEEP)
+    for id in range(5):
+        asked(desk, id)
+    (refusal,) = asked(desk, 5, "b")
+    assert isinstance(refusal, Refuse)
+    assert (refusal.status, refusal.code) == (429, "too_many_held")
+
+
+def test_what_cannot_be_placed_is_refused_with_the_why() -> None:
+    desk = Desk()
+    desk.see([replace(ASLEEP, state=S.QUEUED, placeable=False, reason="ExceedsMaxQuota", message="9 > 8")], 0)
+    (refusal,) = asked(desk, 1)
+    assert isinstance(refusal, Refuse)
+    assert refusal.status == 503
+    assert "ExceedsMaxQuota: 9 > 8" in refusal.message
+    assert refusal.retry_after_s
+
+
+def test_who_waits_for_a_turn_is_refused_at_the_bound_and_who_waits_for_loading_is_not() -> None:
+    desk = two(replace(READY, resident=True), WAITS)
+    asked(desk, 1, "b")
+    assert desk.tick(29) == []
+    (refusal,) = desk.tick(31)
+    assert isinstance(refusal, Refuse)
+    assert refusal.code == "model_not_placed"
+    assert "WaitingForQuota: one fits" in refusal.message
+    asked(desk, 2, "b", 40)
+    desk.see([READY, replace(WAITS, state=S.STARTING)], 41)
+    assert desk.tick(400) == []
+
+
+def test_a_failure_is_told_and_the_next_request_tries_after_the_backoff() -> None:
+    desk = Desk()
+    desk.see([replace(ASLEEP, state=S.STARTING)], 0)
+    asked(desk, 1)
+    failed = replace(ASLEEP, state=S.FAILED, reason="StartTimeout", retry_after_s=4)
+    (refusal,) = desk.see([failed], 1)
+    assert isinstance(refusal, Refuse)
+    assert (refusal.code, refusal.retry_after_s) == ("model_failed", 4)
+    (again,) = asked(desk, 2, now=3)
+    assert isinstance(again, Refuse)
+    assert again.retry_after_s == 2
+    assert asked(desk, 3, now=6) == [Wake("a", "a test", "me")]
+
+
+def test_one_retry_where_no_byte_came() -> None:
+    desk = Desk()
+    desk.see([READY], 0)
+    asked(desk, 1)
+    assert desk.again(1, 1, why="reset") == [Forward(1, 1, "1.1")]
+    (refusal,) = desk.again(1, 2, why="reset")
+    assert isinstance(refusal, Refuse)
+    assert refusal.status == 502
+
+
+def test_who_was_sent_to_a_server_that_died_waits_for_the_next_one_once() -> None:
+    failed = replace(ASLEEP, state=S.FAILED, retry_after_s=1)
+    first, last = Desk(), Desk()  # the server's end may be heard before or after the connection's
+    for desk in (first, last):
+        desk.see([READY], 0)
+        asked(desk, 1)
+    assert first.see([failed], 0.5) == []
+    assert first.again(1, 0.6, why="reset") == []
+    last.see([replace(READY, state=S.DRAINING)], 0.5)
+    assert last.again(1, 0.6, why="reset") == []
+    assert last.see([failed], 0.6) == []
+    for desk in (first, last):
+        assert desk.tick(1.7) == [Wake("a", "a test", "me")]
+        desk.see([replace(ASLEEP, state=S.STARTING)], 2)
+        (refusal,) = desk.see([failed], 3)
+        assert isinstance(refusal, Refuse)
+
+
+def test_an_idle_model_makes_room_and_a_busy_one_is_not_touched() -> None:
+    desk = two(READY, ASLEEP)
+    asked(desk, 1, "a", 0)
+    asked(desk, 2, "b", 1)
+    desk.see([READY, WAITS], 1.1)
+    assert desk.tick(25) == []  # a long stream is never cut for a swap
+    assert desk.finished(1, 26) == [Sleep("a", "makes room for b, for which 1 wait")]
+
+
+def test_whoever_is_up_takes_nothing_new_once_another_has_waited_long_enough() -> None:
+    desk = two(READY, WAITS)
+    asked(desk, 1, "a", 0)
+    asked(desk, 2, "b", 0)
+    assert asked(desk, 3, "a", 1) == [Forward(3, 1, "1.1")]
+    assert asked(desk, 4, "a", 5) == []  # held: b has waited for 5 s
+    desk.finished(1, 6)
+    assert desk.finished(3, 7) == [Sleep("a", "makes room for b, for which 1 wait")]
+    assert desk.waiting("a") == 1
+
+
+def test_swaps_are_bounded() -> None:
+    desk = two(READY, WAITS, replace(LIMITS, hold_s=1000))
+    sleeps = []
+    for second in range(300):
+        now = float(second)
+        actions = asked(desk, second, "b", now) if not desk.waiting("b") else desk.tick(now)
+        sleeps += [now for action in actions if isinstance(action, Sleep)]
+    assert sleeps
+    assert all(sum(1 for t in sleeps if at - 60 < t <= at) <= LIMITS.swaps_per_minute for at in sleeps)
+
+
+class Alternating(RuleBasedStateMachine):
+    """Two models of which one fits, clients that come and go, and a platform that does what it is asked, in time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.desk = Desk(LIMITS)
+        self.models = {"a": ASLEEP, "b": replace(ASLEEP, name="b")}
+        self.open: dict[int, str] = {}  # arrived and not answered: held or in flight
+        self.flying: dict[int, str] = {}
+        self.answered: set[int] = set()
+        self.next = 0
+        self.swaps: list[float] = []
+        self.desk.see(self.models.values(), 0)
+
+    def do(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Forward(ticket=id):
+                    assert self.models[self.open[id]].state is S.READY
+                    assert id not in self.flying, "sent twice at once"
+                    self.flying[id] = self.open[id]
+                case Refuse(ticket=id):
+                    assert id in self.open, "refused a stranger"
+                    assert id not in self.flying, "refused in flight"
+                    del self.open[id]
+                    self.answered.add(id)
+                case Wake(model=name):
+                    assert self.models[name].state in (S.ASLEEP, S.FAILED)
+                    self.change(name, S.QUEUED)
+                    self.do(self.desk.see(list(self.models.values()), self.now))
+                case Sleep(model=name):
+                    assert name not in self.flying.values(), "a busy model is put to sleep"
+                    self.swaps.append(self.now)
+                    self.change(name, S.DRAINING)
+                    self.do(self.desk.see(list(self.models.values()), self.now))
+
+    def change(self, name: str, state: ModelState) -> None:
+        other = "b" if name == "a" else "a"
+        blocked = (other,) if state is S.QUEUED else ()
+        self.models[name] = Seen(name=name, state=state, port=1, run="1", blocked_by=blocked, retry_after_s=2)
+
+    @rule(name=st.sampled_from("ab"), patient=st.booleans(), wakes=st.booleans())
+    def arrives(self, name: str, patient: bool, wakes: bool) -> None:
+        self.next += 1
+        self.open[self.next] = name
+        self.do(self.desk.arrive(Ticket(id=self.next, model=name, at=self.now, patient=patient, wakes=wakes), self.now))
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data())
+    def ends(self, data: st.DataObject) -> None:
+        """Answered, or its client has left, in whatever state it was."""
+        id = data.draw(st.sampled_from(sorted(self.open)))
+        del self.open[id]
+        self.flying.pop(id, None)
+        self.answered.add(id)
+        self.do(self.desk.finished(id, self.now))
+
+    @precondition(lambda self: self.flying)
+    @rule(data=st.data())
+    def loses_its_server(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.flying)))
+        del self.flying[id]
+        self.do(self.desk.again(id, self.now, why="reset"))
+
+    @rule(data=st.data(), name=st.sampled_from("ab"))
+    def the_platform_moves(self, data: st.DataObject, name: str) -> None:
+        other = self.models["b" if name == "a" else "a"].state
+        fits = other in (S.ASLEEP, S.FAILED, S.QUEUED)
+        following = {
+            S.QUEUED: [S.STARTING] if fits else [],
+            S.STARTING: [S.READY, S.FAILED],
+            S.READY: [S.DRAINING, S.FAILED],
+            S.DRAINING: [S.ASLEEP, S.QUEUED],
+            S.ASLEEP: [],
+            S.FAILED: [],
+        }[self.models[name].state]
+        if following:
+            self.change(name, data.draw(st.sampled_from(following)))
+        self.do(self.desk.see(list(self.models.values()), self.now))
+
+    @rule(seconds=st.floats(0.1, 40))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        self.do(self.desk.tick(self.now))
+
+    @invariant()
+    def nobody_is_lost(self) -> None:
+        for name in "ab":
+            flying = sum(1 for model in self.flying.values() if model == name)
+            assert self.desk.flying(name) == flying
+            assert self.desk.waiting(name) == sum(1 for model in self.open.values() if model == name) - flying
+        assert self.desk.held == self.desk.waiting("a") + self.desk.waiting("b") <= LIMITS.held + len(self.answered)
+
+    @invariant()
+    def swaps_are_bounded(self) -> None:
+        assert sum(1 for at in self.swaps if self.now - at < 60) <= LIMITS.swaps_per_minute
+
+    def teardown(self) -> None:
+        """Whatever was going on: with time, every held request is answered or sent."""
+        for _ in range(80):
+            self.now += 5
+            for id in list(self.flying):
+                del self.open[id], self.flying[id]
+                self.do(self.desk.finished(id, self.now))
+            for name in "ab":
+                state = self.models[name].state
+                other = self.models["b" if name == "a" else "a"].state
+                fits = other in (S.ASLEEP, S.FAILED, S.QUEUED)
+                new = {S.QUEUED: S.STARTING if fits else S.QUEUED, S.STARTING: S.READY, S.DRAINING: S.ASLEEP}.get(
+                    state, state
+                )
+                self.change(name, new)
+            self.do(self.desk.see(list(self.models.values()), self.now))
+        assert self.desk.held == 0, "somebody waits for ever"
+
+
+TestAlternating = Alternating.TestCase
+TestAlternating.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
