@@ -48,6 +48,9 @@ def test_a_drained_card_takes_nothing_new_and_what_runs_there_finishes(two: Hous
     assert two.show(job)["state"] == "running"
     nowhere = two.gpu("true", shares=8, memory="1Gi")
     two.wait_reason(nowhere, "TopologyPlacementFailed")
+    (blocker,) = views.why(two.platform, nowhere)["blockers"]
+    assert "there are 1; 1 more of it out of the pool" in blocker["message"]
+    assert (blocker["free"], [h["id"] for h in blocker["held_by"]]) == (7, [other])
     verbs.undrain(two.platform, here, caller=ME)
     two.cancel(job)
     two.wait(nowhere)

@@ -37,9 +37,14 @@ class NoPlace:
     request: PlaceRequest
     placed: int
     cards: int
+    out: int = 0  # cards of the flavor that take nothing new
 
     @property
     def message(self) -> str:
+        return self._message + (f"; {self.out} more of it out of the pool" if self.out else "")
+
+    @property
+    def _message(self) -> str:
         r = self.request
         room = "all shares of a card free" if r.whole_card else f"{r.shares} share(s) and {format_bytes(r.memory)} free"
         if r.count == 1:
@@ -104,7 +109,8 @@ class Cards:
     def _place_one(
         self, r: PlaceRequest, shares: Mapping[CardId, int], memory: Mapping[CardId, int]
     ) -> tuple[Placement, ...] | NoPlace:
-        cards = [c for c in self.cards.values() if c.flavor == r.flavor and not c.cordoned and c.id not in r.avoid]
+        alike = [c for c in self.cards.values() if c.flavor == r.flavor]
+        cards = [c for c in alike if not c.cordoned and c.id not in r.avoid]
         room = {c.id: _capacity(c, r, shares[c.id], memory[c.id]) for c in cards}
         whole = [c for c in cards if room[c.id] >= r.count]
         order = whole or [c for c in cards if room[c.id] > 0]
@@ -123,7 +129,7 @@ class Cards:
                 Placement(card=card.id, pod_set=r.pod_set, ranks=ranks, shares=each * take, memory=r.memory * take)
             )
             rank += take
-        return tuple(placements) if rank == r.count else NoPlace(r, rank, len(cards))
+        return tuple(placements) if rank == r.count else NoPlace(r, rank, len(cards), sum(c.cordoned for c in alike))
 
     def _apply(
         self, placements: Iterable[Placement], shares: dict[CardId, int], memory: dict[CardId, int], *, sign: int

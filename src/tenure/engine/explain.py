@@ -169,7 +169,11 @@ def _placement(world: World, item: Item, queue: Queue, a: Assignment) -> Iterato
     if not isinstance(outcome, NoPlace):
         return
     r = outcome.request
-    rooms = [(world.cards.room(c.id), c) for c in world.cards.cards.values() if c.flavor == r.flavor]
+    rooms = [
+        (world.cards.room(c.id), c)
+        for c in world.cards.cards.values()
+        if c.flavor == r.flavor and not c.cordoned and c.id not in r.avoid
+    ]
     resource = GPU if not any(shares >= r.shares for (shares, _), _ in rooms) else GPU_MEMORY
     free = max((room[0] if resource == GPU else room[1] for room, _ in rooms), default=0)
     asked = r.shares if resource == GPU else r.memory
