@@ -187,6 +187,7 @@ def test_a_lost_card_is_a_reading_with_an_error_and_the_others_go_on(fake_nvml: 
         for _ in range(2):  # by its old handle, and looked up anew
             samples = probe.ask("monitor.sample()")
             assert [bool(sample["error"]) for sample in samples] == [False, True, False]
+            assert [sample["lost"] for sample in samples] == [False, True, False]
         assert samples[1]["error"] == "GPU is lost"
         assert samples[1]["memory_used"] is samples[1]["processes"] is None
         fake.state.card(1).lost = 0
@@ -204,6 +205,7 @@ def test_what_a_card_does_not_tell_is_unknown_and_what_fails_is_an_error(fake_nv
     assert (quiet["error"], quiet["processes"], quiet["memory_used"]) == ("", None, 0)
     assert failing["error"] == "processes: Insufficient Permissions"
     assert (failing["utilization"], failing["power"], failing["memory_used"]) == (None, None, 0)
+    assert not failing["lost"]  # it answers
 
 
 def test_the_only_card_comes_back_after_a_reset(fake_nvml: Make) -> None:
@@ -215,6 +217,7 @@ def test_the_only_card_comes_back_after_a_reset(fake_nvml: Make) -> None:
         assert probe.ask("monitor.sample()[0].error") == "memory: GPU is lost"
         fake.state.file.loaded = 0  # the session was dropped: the driver may be reloaded meanwhile
         assert "not loaded" in probe.ask("monitor.sample()[0].error")
+        assert not probe.ask("monitor.sample()[0].lost")  # a library that is gone says nothing about a card
         fake.state.file.loaded, fake.state.card(0).fail_memory = 1, 0
         assert probe.ask("monitor.sample()[0].error") == ""
 
