@@ -110,3 +110,13 @@ def test_a_job_cancelled_on_its_way_out_says_that_it_was_cancelled(house: House)
     assert (shown["outcome"], shown["reason"]) == ("cancelled", "Cancelled")
     assert [(a["outcome"], a["reason"]) for a in shown["attempts"]] == [("interrupted", "Preempted")]
     assert read_record(house.run_dir(victim)).outcome == "interrupted"
+
+
+def test_a_class_that_the_policy_gave_is_told_everywhere(house: House):
+    holder = house.gpu("sleep", "60", shares=8, memory="16Gi")
+    house.wait(holder, "running")
+    waits = house.gpu("true", shares=8, memory="16Gi")
+    house.wait_reason(waits, "WaitingForQuota")
+    assert house.show(holder)["priority_class"] == "batch"
+    assert [h["priority_class"] for card in views.cards(house.platform) for h in card["holders"]] == ["batch"]
+    assert [j["priority_class"] for q in views.queues(house.platform) for j in q["jobs"]] == ["batch"]

@@ -39,6 +39,7 @@ class Live:
     retries_used: int
     started_at: Instant | None
     admission: Admission | None = None
+    priority_class: str | None = None  # the one that it has, also where the policy's default gave it
     in_engine: bool = False
     message: str = ""
     survivors_told: int = 0
@@ -59,6 +60,7 @@ class Live:
             spec=spec,
             env_digest=row.env_digest,
             priority=row.priority,
+            priority_class=row.priority_class,
             submitted_at=row.submitted_at,
             retry_of=row.retry_of,
             state=row.state,

@@ -44,7 +44,7 @@ def cards(platform: Platform) -> list[dict[str, Any]]:
                         "name": x.spec.name if x else "",
                         "owner": x.spec.owner if x else "",
                         "project": x.spec.project if x else "",
-                        "priority_class": x.spec.priority_class if x else None,
+                        "priority_class": x.priority_class if x else None,
                         "state": str(x.state) if x else "",
                         "since": wire(x.started_at) if x else None,
                         "shares": hold.shares,

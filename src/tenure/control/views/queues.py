@@ -82,7 +82,7 @@ def _job(live: Any) -> dict[str, Any]:
         "name": live.spec.name,
         "owner": live.spec.owner,
         "project": live.spec.project,
-        "priority_class": live.spec.priority_class,
+        "priority_class": live.priority_class,
         "priority": live.priority,
         "queue": live.spec.queue,
         "namespace": live.spec.namespace,
