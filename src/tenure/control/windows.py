@@ -27,6 +27,7 @@ from . import admitting
 from .clock import Clock, wire
 from .gates import Closed
 from .live import Live
+from .model_jobs import model_of
 
 if TYPE_CHECKING:
     from .conductor import Conductor
@@ -49,7 +50,7 @@ class Rule:
         """It runs in the window: the job that it was claimed for, or else whatever its owner has but on-demand work."""
         if window.job_id is not None:
             return live.id == window.job_id
-        on_demand = live.spec.priority_class == ON_DEMAND
+        on_demand = live.spec.priority_class == ON_DEMAND or model_of(live) is not None
         return live.spec.owner == window.owner and not on_demand and not live.spec.window
 
     def untouched(self, live: Live, window: WindowRow) -> bool:
@@ -61,7 +62,8 @@ class Rule:
 
     def spared(self, live: Live) -> bool:
         """Training: where it runs already, the window waits for its end.  Whatever else is in the way has to leave."""
-        return self._training is not None and live.priority >= self._training and not self.resident(live)
+        training = self._training is not None and live.priority >= self._training
+        return training and not self.resident(live) and model_of(live) is None
 
 
 class Windows:
@@ -154,9 +156,9 @@ class Windows:
             if live.id not in self._wanted:
                 self._wanted[live.id] = None
                 conductor.wake()
-            message = "waits for a card that it could claim"
+            message = "no card can be claimed for it now"
         else:
-            message = f"waits for its window {own.id}: {self.standing(conductor, own)}"
+            message = f"its window {own.id} {self.standing(conductor, own)}"
         return Closed(reason=PendingReason.WAITING_FOR_WINDOW, message=message)
 
     def standing(self, conductor: Conductor, row: WindowRow) -> str:

@@ -45,6 +45,7 @@ class EventKind(StrEnum):
     WINDOW_CLAIMED = "WindowClaimed"
     WINDOW_DUE = "WindowDue"  # its time has come, and it waits for its turn or for the card
     WINDOW_OPENED = "WindowOpened"
+    WINDOW_CHANGED = "WindowChanged"
     WINDOW_ENDED = "WindowEnded"
     # models
     MODEL_WOKEN = "ModelWoken"  # asked for, by whom and why

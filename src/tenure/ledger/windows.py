@@ -22,7 +22,13 @@ __all__ = ["WINDOW_COLUMNS", "WINDOW_KINDS", "WindowReads", "WindowRow", "Window
 
 WINDOW_COLUMNS = Columns(windows, enums={"state": WindowState})
 WINDOW_KINDS = frozenset(
-    {EventKind.WINDOW_CLAIMED, EventKind.WINDOW_DUE, EventKind.WINDOW_OPENED, EventKind.WINDOW_ENDED}
+    {
+        EventKind.WINDOW_CLAIMED,
+        EventKind.WINDOW_DUE,
+        EventKind.WINDOW_OPENED,
+        EventKind.WINDOW_CHANGED,
+        EventKind.WINDOW_ENDED,
+    }
 )
 _CHANGEABLE = frozenset({"state", "reason", "message", "lease_us", "opened_at", "ends_at", "ended_at"})
 _BY_ID = select(windows).where(windows.c.id == bindparam("which"))
