@@ -47,6 +47,7 @@ FLAGS = (
     Option(names=("--no-requeue",), help="an interruption is the end"),
     Option(names=("--retries",), value="N", help="run again up to N times when it fails"),
     Option(names=("--hold",), help="queue it, and wait for `tenure release`"),
+    Option(names=("--window",), help="claim the whole card while it runs, as `tenure window` does"),
     Option(names=("--idempotency-key",), value="KEY", help="the same key again answers with the same job"),
     Option(names=("--dry-run",), help="print what would be submitted, and submit nothing"),
 )
@@ -230,7 +231,7 @@ def _flags(call: Call, body: dict[str, Any]) -> None:
         number = parsed.count(key)
         if number is not None:
             body[target] = number
-    for key in ("whole", "hold"):
+    for key in ("whole", "hold", "window"):
         if parsed.on(key):
             body[key] = True
     if parsed.on("requeue") and parsed.on("no-requeue"):

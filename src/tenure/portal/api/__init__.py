@@ -19,10 +19,13 @@ register_url_convertor("name", _Name())
 
 def routers() -> tuple[tuple[str, APIRouter], ...]:
     """Every router with its prefix."""
-    from . import capacity, cards, daemon, events, health, jobs, metrics, models, policy, queues, runs
+    from . import capacity, cards, daemon, events, health, jobs, metrics, models, policy, queues, runs, windows
 
     return (
         ("", health.router),
         ("", metrics.router),
-        *(("/api/v1", noun.router) for noun in (jobs, runs, queues, cards, models, capacity, events, policy, daemon)),
+        *(
+            ("/api/v1", noun.router)
+            for noun in (jobs, runs, queues, cards, windows, models, capacity, events, policy, daemon)
+        ),
     )

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Array", "ArraySize", "ArrayTask", "Attempt", "Blocker", "Cancel", "Card", "CheckPolicy", "Checked", "Counterfactual", "Event", "Evicted", "ExpectedStart", "HeldBy", "Holder", "Holding", "JobObject", "JobPage", "JobShown", "JobSubmission", "Model", "ModelsSeen", "NewToken", "PolicyFile", "PolicyView", "Problem", "Queue", "QueueResource", "QueuedJob", "Release", "Retry", "RunPage", "RunRecord", "RunRow", "Series", "Several", "Sleep", "StopDaemon", "SubmittedFile", "Tried", "TriedQueue", "TriedSide", "TryPolicy", "Wake", "Why"]  # fmt: skip
+__all__ = ["Array", "ArraySize", "ArrayTask", "Attempt", "Blocker", "Cancel", "Card", "CheckPolicy", "Checked", "ClaimWindow", "Counterfactual", "Event", "Evicted", "ExpectedStart", "HeldBy", "Holder", "Holding", "JobObject", "JobPage", "JobShown", "JobSubmission", "Model", "ModelsSeen", "NewToken", "PolicyFile", "PolicyView", "Problem", "Queue", "QueueResource", "QueuedJob", "Release", "RenewWindow", "Retry", "RunPage", "RunRecord", "RunRow", "Series", "Several", "Sleep", "StopDaemon", "SubmittedFile", "Tried", "TriedQueue", "TriedSide", "TryPolicy", "Wake", "Why"]  # fmt: skip
 
 State = Literal["queued", "admitted", "running", "evicting", "cancelling", "ended"]
 Outcome = Literal["completed", "failed", "cancelled", "interrupted"]
@@ -89,6 +89,9 @@ class JobSubmission(Strict):
     output: str | None = None
     error: str | None = None
     hold: bool = False
+    window: bool = Field(
+        default=False, description="Run inside a window of its own: the whole card is claimed meanwhile."
+    )
     labels: dict[str, str] = {}
 
 
@@ -398,6 +401,41 @@ class Release(Strict):
 
 class Drain(Strict):
     move: bool = Field(default=False, description="Ask what runs there to leave; it is queued again.")
+
+
+class Window(Loose):
+    """A claim of a whole card."""
+
+    id: str = Field(examples=["w3"])
+    card: str
+    owner: str
+    state: Literal["scheduled", "waiting", "active", "ended"]
+    reason: str = Field(description="Why it ended: Lapsed, Released, JobEnded, OwnerGone, CardGone.")
+    message: str = Field(description="What it waits for, what it holds, or how it ended.")
+    job_id: str | None = Field(description="The job that it was claimed for.")
+    length_s: float = Field(description="How long it lasts from its opening.")
+    including_resident: bool
+    lease_s: float | None = Field(description="It ends when it was not renewed for this long.")
+    claimed_at: datetime
+    begin_at: datetime | None
+    opened_at: datetime | None
+    ends_at: datetime | None
+    ended_at: datetime | None
+
+
+class ClaimWindow(Strict):
+    length: str | int | None = Field(
+        default=None, alias="for", description="How long; two hours otherwise.", examples=["2h"]
+    )
+    card: str | None = Field(default=None, description="The one that is free soonest, otherwise.")
+    begin: str | None = Field(default=None, examples=["now+1hour", "2026-11-29T21:30:00Z"])
+    including_resident: bool = Field(default=False, description="Resident work has to leave, too.")
+    wait: bool = Field(default=False, description="Take a place in line where it is not free: else 409.")
+    lease_s: float | None = Field(default=None, description="Ends when it is not renewed for so many seconds.")
+
+
+class RenewWindow(Strict):
+    keep: bool = Field(default=False, description="From now on it lasts without being renewed.")
 
 
 class Retry(Strict):

@@ -1,0 +1,86 @@
+"""`tenure window` and `--window`: claims at the command line, with people who go away and a daemon that is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from .conftest import Home, eventually, is_alive
+
+SLEEP = ("--shares", "1", "--gpu-memory", "1Gi", "--grace", "2s", "--", "sleep", "60")
+
+
+def window(home: Home, id: str) -> dict[str, Any]:
+    return next(row for row in home.json("window", "ls", "--all") if row["id"] == id)
+
+
+def test_claim_look_and_let_go(running: Home) -> None:
+    model = running.submit("--priority", "on-demand", *SLEEP)
+    running.until(model, "running")
+    id = running.ok("window", "claim", "--for", "30m").strip()
+    shown = running.ok("window", "ls")
+    assert id in shown
+    assert "active" in shown
+    assert running.until(model, "queued")["reason"] == "WaitingForWindow"
+    assert f"window {id}" in running.ok("why", model)
+    refused = running.tenure("window", "claim")
+    assert refused.code == 1
+    assert "--wait takes a place in line" in refused.err
+    assert running.ok("window", "release").strip() == id
+    running.until(model, "running")
+    assert running.ok("window", "ls") == ""
+    announced = running.ok("window", "claim", "--begin", "now+1hour").strip()
+    assert window(running, announced)["state"] == "scheduled"
+    assert running.tenure("window", "claim", "--for", "soon").code == 2
+    assert running.tenure("window", "release", "w99").code == 2
+    assert running.tenure("window", "grab").code == 2
+
+
+def test_run_with_a_window_has_the_card_to_itself(running: Home) -> None:
+    model = running.submit("--priority", "on-demand", *SLEEP)
+    running.until(model, "running")
+    said = running.tenure("run", "--window", "--shares", "8", "--gpu-memory", "16Gi", "--", "echo", "alone")
+    assert (said.code, said.out) == (0, "alone\n")
+    (claim,) = running.json("window", "ls", "--all")
+    assert (claim["state"], claim["reason"]) == ("ended", "JobEnded")
+    attempts = running.until(model, "running")["attempts"]
+    assert attempts[0]["evicted"]["reason"] == "WindowClaimed"
+
+
+def test_the_daemon_is_killed_and_the_line_stands(running: Home) -> None:
+    model = running.submit("--priority", "on-demand", *SLEEP)
+    running.until(model, "running")
+    first = running.spawn("window", "claim", "--stay")
+    assert first.stdout is not None
+    held = first.stdout.readline().decode().strip()
+    second = running.spawn("window", "claim", "--wait", "--for", "1h")
+    next_ = eventually(lambda: next((w["id"] for w in running.json("window", "ls") if w["id"] != held), None))
+    daemon = running.pid()
+    os.kill(daemon, signal.SIGKILL)
+    eventually(lambda: not is_alive(daemon))
+    assert running.up().code == 0
+    assert [(w["id"], w["state"]) for w in running.json("window", "ls")] == [(held, "active"), (next_, "waiting")]
+    assert running.json("show", model)["state"] == "queued"
+    first.send_signal(signal.SIGINT)
+    assert first.wait(20) == 0
+    assert second.wait(20) == 0
+    assert second.stdout is not None
+    assert second.stdout.read().decode().strip() == next_
+    assert window(running, held)["reason"] == "Released"
+    after = window(running, next_)
+    assert (after["state"], after["lease_s"]) == ("active", None)
+    for process in (first, second):
+        process.communicate()
+    assert running.json("show", model)["state"] == "queued"
+
+
+def test_a_claim_that_waits_is_withdrawn_with_its_command(running: Home) -> None:
+    running.ok("window", "claim")
+    waiting = running.spawn("window", "claim", "--wait")
+    id = eventually(lambda: next((w["id"] for w in running.json("window", "ls") if w["state"] == "waiting"), None))
+    assert window(running, id)["lease_s"] == 20  # and killed outright, it lapses with that
+    waiting.send_signal(signal.SIGTERM)
+    assert waiting.wait(20) == 128 + signal.SIGTERM
+    waiting.communicate()
+    assert window(running, id)["reason"] == "Released"
