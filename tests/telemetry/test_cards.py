@@ -163,6 +163,7 @@ def test_a_sample_reads_memory_load_heat_power_and_processes(fake_nvml: Make) ->
             "processes": [{"pid": 4242, "memory": 3 * GIB}, {"pid": 4243, "memory": 2 * GIB}],
             "error": "",
             "measured": True,
+            "lost": False,
         }
         fake.state.free(0, 4242)
         assert probe.ask("monitor.sample()[0].memory_used") == 3 * GIB
