@@ -183,14 +183,13 @@ class Platform:
 
     # ------------------------------------------------------------------ looked at and changed by verbs and views
 
-    def standing(self, key: WorkloadKey, cluster_queue: str | None) -> tuple[Pend | None, int | None]:
+    def standing(self, key: WorkloadKey) -> tuple[Pend | None, int | None]:
         """The engine's word on a pending job, and its place in line (from 0).  Nothing for one kept outside."""
         with self.conductor.lock:
             live = self.conductor.live.get(JobId(key))
             if live is None or not live.in_engine:
                 return None, None
-            order = self.engine.order(cluster_queue) if cluster_queue else ()
-            return self.engine.verdict(key), order.index(key) if key in order else None
+            return self.engine.verdict(key), self.engine.position(key)
 
     def attribution(self, samples: Sequence[CardSample]) -> Attribution:
         """Whose processes hold the card memory that NVML sees: our jobs', and strangers'."""

@@ -430,12 +430,12 @@ class Conductor:
     # ------------------------------------------------------------------ deciding
 
     def decide(self) -> None:
-        """Cycles until they come to rest: nothing admitted or preempted, and the same heads as in the cycle before."""
+        """Cycles until they come to rest: the same heads again, and nothing decided since they were last looked at."""
         if self.draining:
             return
         now = self.clock.steady()
         plans: list[Plan] = []
-        before: tuple[WorkloadKey, ...] | None = None
+        seen: set[tuple[WorkloadKey, ...]] = set()  # heads of several queues may take turns: remember all of them
         for _ in range(MAX_CYCLES):
             if not self.engine.has_heads(now):
                 break
@@ -445,9 +445,12 @@ class Conductor:
             decided = bool(plan.admits or plan.preempts or plan.shrinks or plan.evicts)
             if decided or plan.pends or plan.livelocks:
                 plans.append(plan)
-            if not decided and plan.order == before:
+            if decided:
+                seen.clear()
+            elif plan.order in seen:
                 break
-            before = None if decided else plan.order
+            else:
+                seen.add(plan.order)
         if plans:
             admitting.write(self, plans)
 
@@ -461,10 +464,10 @@ class Conductor:
             self._timers.clear()
             self.inspector.clear()
             self.readiness.clear()
+            self.windows.load()
             self.engine = self.driver.fresh_engine()
             queued: list[Live] = []
             attempts: list[tuple[RunId, str]] = []
-            self.windows.load()
             for row in self.ledger.live_jobs():
                 live = self._adopt(Live.of(row, self.specs.of(row)))
                 if row.state is JobState.QUEUED:
@@ -490,10 +493,10 @@ class Conductor:
                     self._resume(live, seen.get(live.current_run))
             self.observed([o for o in seen.values() if o.state is not AttemptState.ABSENT])
             self._clear_cards()
+            self.windows.look(self)
             self.decide()
             self.inspector.look(self)
         self.driver.act(self)
-            self.windows.look(self)
 
     def _remember_order(self, queued: Sequence[Live]) -> None:
         """Whoever was sent to the end of the line stays there."""

@@ -147,7 +147,7 @@ def show(platform: Platform, id: str) -> dict[str, Any]:
     spec = platform.specs.of(row)
     shown = job_json(row, spec)
     if row.state is JobState.QUEUED:
-        pend, place = platform.standing(WorkloadKey(row.id), row.cluster_queue)
+        pend, place = platform.standing(WorkloadKey(row.id))
         shown["position"] = place
         if pend is not None:
             shown["reason"], shown["message"] = str(pend.reason), pend.message

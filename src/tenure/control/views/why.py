@@ -65,10 +65,7 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
             answer["blockers"] = [_gate(row) | {"held_by": held_by}]
             return
         explanation = platform.engine.explain(WorkloadKey(row.id), now)
-        if row.cluster_queue:
-            order = platform.engine.order(row.cluster_queue)
-            key = WorkloadKey(row.id)
-            answer["position"] = order.index(key) if key in order else None
+        answer["position"] = platform.engine.position(WorkloadKey(row.id))
         answer["reason"], answer["message"] = str(explanation.reason), explanation.message
         answer["blockers"] = [
             {
@@ -87,11 +84,11 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
                     }
                     for holder in blocker.held_by
                 ],
-        if live.avoid:
-            answer["blockers"] += [_claimed(holder) for holder in holders_of_window(platform, row)]
             }
             for blocker in explanation.blockers
         ]
+        if live.avoid:
+            answer["blockers"] += [_claimed(holder) for holder in holders_of_window(platform, row)]
         answer["counterfactuals"] = [{"change": c.change, "effect": c.effect} for c in explanation.counterfactuals]
 
 
@@ -105,13 +102,13 @@ def _gate(row: JobRow) -> dict[str, Any]:
         "free": None,
         "message": row.message,
         "held_by": [],
+    }
+
+
 def _claimed(holder: dict[str, Any]) -> dict[str, Any]:
     """A card that it may not be placed on, while it waits for another."""
     about = {"kind": "window", "resource": None, "flavor": None, "asked": None, "free": None}
     return {**about, "message": f"window {holder['id']} {holder['because']}", "held_by": [holder]}
-
-
-    }
 
 
 def _who(live: Live | None, id: str) -> dict[str, Any]:
