@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tenure.control import verbs
 from tenure.domain.errors import Conflict, InvalidRequest, NotFound
 from tenure.sdk.record import read_record
 
-from .conftest import House
+from .conftest import ME, House
 
 
 @pytest.mark.parametrize(
@@ -198,3 +199,19 @@ def test_code_that_changed_between_submit_and_start_is_told(house: House):
     told = [e for e in house.platform.ledger.events(limit=1000) if e.kind == "CodeChanged"]
     assert [e.job_id for e in told] == [job]
     assert "work.sh" in told[0].message
+
+
+def test_code_that_changed_is_told_of_a_job_that_had_ended_before_anybody_could_look(house: House):
+    (house.home.parent / "short.sh").write_text("echo one\n")
+    job = house.submit("sh", "short.sh", hold=True)
+    (house.home.parent / "short.sh").write_text("echo two\n")
+    verbs.release(house.platform, job, caller=ME)
+    assert house.wait(job)["outcome"] == "completed"
+    assert house.out(job) == "two\n"
+
+    def told() -> list[str]:
+        return [e.message for e in house.platform.ledger.events(job_id=job) if e.kind == "CodeChanged"]
+
+    house.until("the change is in the diary", told)
+    assert len(told()) == 1
+    assert "short.sh" in told()[0]

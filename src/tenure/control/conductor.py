@@ -395,6 +395,8 @@ class Conductor:
             live = self.live.get(job)
             if live is not None and live.attempts == number and live.state in HOLDS_QUOTA:
                 current.setdefault(observation.run_id, []).append(observation)
+            elif observation.details.get("code_changed"):
+                endings.write_late_look(self, job, observation)  # a short job ends before its tree has been read
         if current:
             endings.write(self, current)
 

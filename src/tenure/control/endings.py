@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.domain.attempt import AttemptState, Observation
 from tenure.domain.events import Event, EventKind
-from tenure.domain.ids import Instant, RunId, WorkloadKey, split_run_id
+from tenure.domain.ids import Instant, JobId, RunId, WorkloadKey, split_run_id
 from tenure.domain.lifecycle import JobEvent, JobState, Outcome
 from tenure.domain.reasons import PendingReason
 from tenure.ledger import AttemptChange, Change, JobRow, Transaction
@@ -20,7 +20,7 @@ from .workloads import admission_to_json, with_count
 if TYPE_CHECKING:
     from .conductor import Conductor
 
-__all__ = ["write", "write_absent"]
+__all__ = ["write", "write_absent", "write_late_look"]
 
 ENDS = frozenset({AttemptState.ENDED, AttemptState.LOST, AttemptState.LAUNCH_FAILED})
 
@@ -69,6 +69,19 @@ def write_absent(conductor: Conductor, live: Live) -> None:
         message="stopped before its first process was started",
     )
     write(conductor, {live.current_run: [nothing]})
+
+
+def write_late_look(conductor: Conductor, job: JobId, seen: Observation) -> None:
+    """The code was not what had been submitted; that is known only now, when the attempt has ended."""
+    with conductor.ledger.transaction(durable=False) as tx:
+        known = tx.events(job_id=job, kinds=[EventKind.CODE_CHANGED])
+        if tx.find_job(job) is not None and all(event.run_id != seen.run_id for event in known):
+            tx.event(_code_changed(job, seen, conductor.clock.now()))
+
+
+def _code_changed(job: JobId, seen: Observation, at: Instant) -> Event:
+    message = f"the code changed between submit and start: {seen.details['code_changed']}"
+    return Event(kind=EventKind.CODE_CHANGED, at=at, job_id=job, run_id=seen.run_id, message=message)
 
 
 def _starts(
@@ -123,15 +136,7 @@ def _asides(
     for seen in observations:
         if seen.details.get("code_changed") and not _told_of_code(tx, live):
             live.code_told = live.attempts
-            tx.event(
-                Event(
-                    kind=EventKind.CODE_CHANGED,
-                    at=at,
-                    job_id=live.id,
-                    run_id=live.current_run,
-                    message=f"the code changed between submit and start: {seen.details['code_changed']}",
-                )
-            )
+            tx.event(_code_changed(live.id, seen, at))
     last = observations[-1]
     if survivors_matter and last.survivors and len(last.survivors) != live.survivors_told:
         live.survivors_told = len(last.survivors)
