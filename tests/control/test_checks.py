@@ -97,6 +97,8 @@ def test_a_check_that_nobody_answers_holds_quota_and_is_named(opened: Callable[.
     assert (shown["state"], held(house)) == ("admitted", 1)
     assert "healthy is Pending" in shown["message"]
     assert "example.com/licence" in shown["message"]
+    (blocker,) = shown["blockers"]
+    assert (blocker["kind"], blocker["message"].split(":")[0]) == ("check", "admission check healthy is Pending")
     house.close(keep_jobs=True)
     house.open()  # asked again, and still nothing was started
     assert house.show(job)["state"] == "admitted"

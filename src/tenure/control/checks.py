@@ -74,6 +74,13 @@ class Inspector:
         self._waiting[live.id] = (live.attempts, checks)
         return True
 
+    def unready(self, job: JobId) -> dict[str, Answer]:
+        """What a job that holds quota still waits for, by the check's name."""
+        _, checks = self._waiting.get(job, (0, None))
+        if checks is None:
+            return {}
+        return {name: a for name, a in checks.answers.items() if a.state is not CheckState.READY}
+
     def look(self, conductor: Conductor) -> None:
         """Ask once more about everybody who waits, and start, evict or deactivate."""
         for job, (attempt, before) in list(self._waiting.items()):

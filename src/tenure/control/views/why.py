@@ -50,7 +50,11 @@ def why(platform: Platform, id: str, *, forecast: bool = True) -> dict[str, Any]
         if forecast:
             answer["expected_start"], reason = expected_start(platform, row.id)
             answer["expected_start_reason"] = reason or None
-    elif not answer["message"]:
+    elif row.state is JobState.ADMITTED:
+        with platform.conductor.lock:
+            unready = platform.conductor.inspector.unready(row.id)
+        answer["blockers"] = [_unready(name, str(told.state), told.message) for name, told in unready.items()]
+    if not answer["message"]:
         answer["message"] = _standing(row)
     answer["history"] = _history(platform, row)
     return answer
@@ -90,6 +94,20 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
         if live.avoid:
             answer["blockers"] += [_claimed(holder) for holder in holders_of_window(platform, row)]
         answer["counterfactuals"] = [{"change": c.change, "effect": c.effect} for c in explanation.counterfactuals]
+
+
+def _unready(name: str, state: str, message: str) -> dict[str, Any]:
+    """Quota is held, and an admission check stands between it and the start."""
+    said = f"admission check {name} is {state}" + (f": {message}" if message else "")
+    return {
+        "kind": "check",
+        "resource": None,
+        "flavor": None,
+        "asked": None,
+        "free": None,
+        "message": said,
+        "held_by": [],
+    }
 
 
 def _gate(row: JobRow) -> dict[str, Any]:
