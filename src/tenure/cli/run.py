@@ -55,6 +55,7 @@ _CHATTER = (
     "JobHeld",
     "JobSurvivors",
     "CodeChanged",
+    "JobNoted",
 )
 
 

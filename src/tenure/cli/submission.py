@@ -13,7 +13,7 @@ from typing import Any
 from .call import Call
 from .grammar import Option, Parsed, Usage
 
-__all__ = ["FLAGS", "body_of", "ids_in", "jobs_in", "missing_program", "post", "submitter_environment"]
+__all__ = ["FLAGS", "body_of", "flags_of", "ids_in", "jobs_in", "missing_program", "post", "submitter_environment"]
 
 FLAGS = (
     Option(names=("--name", "-J"), value="NAME", help="what to call it (default: the program's name)"),
@@ -125,6 +125,13 @@ def post(call: Call, body: Mapping[str, Any]) -> Any:
 def jobs_in(answer: Any) -> list[Any]:
     """The jobs and arrays of an answer: one, or several where a file held several."""
     return list(answer["jobs"]) if "jobs" in answer else [answer]
+
+
+def flags_of(call: Call) -> dict[str, Any]:
+    """What the flags alone say, for a verb that brings its own command.  Raises Usage."""
+    body: dict[str, Any] = {}
+    _flags(call, body)
+    return body
 
 
 def ids_in(job: Any) -> list[str]:

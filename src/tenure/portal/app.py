@@ -86,6 +86,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         wire.Drain,
         wire.ClaimWindow,
         wire.RenewWindow,
+        wire.Note,
         wire.Wake,
         wire.Sleep,
         wire.TryPolicy,

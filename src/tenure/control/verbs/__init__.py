@@ -5,6 +5,7 @@ from .drain import drain, undrain
 from .hold import hold, release
 from .house import reload_policy, stop_daemon
 from .models import report_inference, sleep, wake
+from .note import note
 from .retry import retry
 from .submit import submit
 from .window import claim_window, release_window, renew_window
@@ -14,6 +15,7 @@ __all__ = [
     "claim_window",
     "drain",
     "hold",
+    "note",
     "release",
     "release_window",
     "reload_policy",

@@ -15,7 +15,7 @@ from tenure.portal.logs import follow_log, read_from, size_of, tail_start
 from tenure.portal.stream import wait_for
 
 from .context import Asking, Body, Home, Live, Reply, problems, read_body
-from .wire import Array, Cancel, JobObject, JobPage, JobShown, JobSubmission, Release, Retry, Several, Why
+from .wire import Array, Cancel, JobObject, JobPage, JobShown, JobSubmission, Note, Release, Retry, Several, Why
 
 __all__ = ["router", "takes"]
 
@@ -230,3 +230,8 @@ def release(platform: Home, caller: Asking, id: str, body: Body) -> Response:
 @router.post("/jobs/{id:name}:retry", operation_id="retry", summary="Run it again, as a new job", openapi_extra=takes(Retry), responses={200: {"model": JobObject | Array | Several}, **problems(400, 403, 404, 409, 422)}, response_model=None)  # fmt: skip
 def retry(platform: Home, caller: Asking, id: str, body: Body) -> Response:
     return Reply(verbs.retry(platform, id, caller=caller, only_failed=Retry.model_validate(body).only_failed))
+
+
+@router.post("/jobs/{id:name}:note", operation_id="note", summary="A line in its diary", openapi_extra=takes(Note, required=True), responses={200: {"model": JobObject | Array}, **problems(400, 403, 404, 422)}, response_model=None)  # fmt: skip
+def note(platform: Home, caller: Asking, id: str, body: Body) -> Response:
+    return Reply(verbs.note(platform, id, caller=caller, message=Note.model_validate(body).message))

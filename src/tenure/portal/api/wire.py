@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Array", "ArraySize", "ArrayTask", "Attempt", "Blocker", "Cancel", "Card", "CheckPolicy", "Checked", "ClaimWindow", "Counterfactual", "Event", "Evicted", "ExpectedStart", "HeldBy", "Holder", "Holding", "JobObject", "JobPage", "JobShown", "JobSubmission", "Model", "ModelsSeen", "NewToken", "PolicyFile", "PolicyView", "Problem", "Queue", "QueueResource", "QueuedJob", "Release", "RenewWindow", "Retry", "RunPage", "RunRecord", "RunRow", "Series", "Several", "Sleep", "StopDaemon", "SubmittedFile", "Tried", "TriedQueue", "TriedSide", "TryPolicy", "Wake", "Why"]  # fmt: skip
+__all__ = ["Array", "ArraySize", "ArrayTask", "Attempt", "Blocker", "Cancel", "Card", "CheckPolicy", "Checked", "ClaimWindow", "Counterfactual", "Event", "Evicted", "ExpectedStart", "HeldBy", "Holder", "Holding", "JobObject", "JobPage", "JobShown", "JobSubmission", "Model", "ModelsSeen", "NewToken", "Note", "PolicyFile", "PolicyView", "Problem", "Queue", "QueueResource", "QueuedJob", "Release", "RenewWindow", "Retry", "RunPage", "RunRecord", "RunRow", "Series", "Several", "Sleep", "StopDaemon", "SubmittedFile", "Tried", "TriedQueue", "TriedSide", "TryPolicy", "Wake", "Why"]  # fmt: skip
 
 State = Literal["queued", "admitted", "running", "evicting", "cancelling", "ended"]
 Outcome = Literal["completed", "failed", "cancelled", "interrupted"]
@@ -436,6 +436,10 @@ class ClaimWindow(Strict):
 
 class RenewWindow(Strict):
     keep: bool = Field(default=False, description="From now on it lasts without being renewed.")
+
+
+class Note(Strict):
+    message: str = Field(min_length=1, max_length=1000)
 
 
 class Retry(Strict):
