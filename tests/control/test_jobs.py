@@ -31,6 +31,8 @@ def test_ends_are_told_apart_in_ledger_and_record(house: House, script: str, out
     assert (attempt["outcome"], attempt["exit_code"], attempt["evicted"]) == (outcome, code, None)
     record = read_record(house.run_dir(job))
     assert (record.outcome, record.run_id, record.job_id) == (outcome, f"{job}.1", job)
+    assert {"os", "kernel", "cpus", "memory_bytes"} <= record.environment.keys()
+    assert record.environment["card"] == "declared"
     assert shown["submitted_at"] <= shown["admitted_at"] <= shown["started_at"] <= shown["ended_at"]
 
 
@@ -215,3 +217,23 @@ def test_code_that_changed_is_told_of_a_job_that_had_ended_before_anybody_could_
     house.until("the change is in the diary", told)
     assert len(told()) == 1
     assert "short.sh" in told()[0]
+
+
+def test_a_resource_that_no_queue_counts_is_named(house: House):
+    told = house.answer("true", requests={"example.com/licence": "1"}, hold=True)["notes"]
+    assert any("example.com/licence" in note and "general" in note for note in told)
+    assert house.answer("true", hold=True)["notes"] == []
+
+
+def test_values_that_are_no_text_are_refused(house: House):
+    with pytest.raises(InvalidRequest, match="must be text"):
+        house.submit("true", env={"A": None})
+    with pytest.raises(InvalidRequest, match="must be text"):
+        house.submit("true", labels={"a": 1})
+
+
+def test_a_dependency_that_can_never_be_met_says_so_in_one_word(house: House):
+    bad = house.submit("false")
+    house.wait(bad)
+    never = house.wait(house.submit("true", after=[bad]))
+    assert (never["outcome"], never["reason"]) == ("cancelled", "DependencyNeverSatisfied")

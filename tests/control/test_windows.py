@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -358,4 +360,48 @@ def test_who_may_and_what_there_is(house: House) -> None:
     for wrong in ({"length": "soon"}, {"length": "0"}, {"begin": "late"}, {"card": "no-such"}, {"lease_s": 0.1}):
         with pytest.raises(InvalidRequest):
             claim(house, **wrong)
+    check_windows(house)
+
+
+def test_a_claim_while_jobs_are_being_started(house: House) -> None:
+    jobs = [gpu(house, ANN, "on-demand") for _ in range(4)]
+    window = claim(house)  # some are admitted by now, some have a process, some are only in the queue
+    late = gpu(house, BOB)
+    until_state(house, window, "active")
+    for job in (*jobs, late):
+        house.wait_reason(job, "WaitingForWindow")
+    check_windows(house)
+
+
+def test_whatever_happens_in_whatever_order_nobody_enters(house: House) -> None:
+    """Claims, releases and submissions from four sides at once; the diary says afterwards who was where."""
+    end = time.monotonic() + 2.5
+
+    def side(n: int) -> None:
+        dice = random.Random(n)
+        caller = (ANN, BOB)[n % 2]
+        while time.monotonic() < end:
+            match dice.randrange(4):
+                case 0:
+                    length = dice.choice(("1s", "2s", "1h"))
+                    claim(house, caller, wait=True, length=length, including_resident=dice.random() < 0.3)
+                case 1:
+                    for row in views.windows(house.platform):
+                        if row["owner"] == caller.user and row["job_id"] is None:
+                            verbs.release_window(house.platform, row["id"], caller=caller)
+                case 2:
+                    begin = f"now+{dice.randrange(1, 3)}seconds"
+                    claim(house, caller, begin=begin, length="1s")
+                case _:
+                    words = dice.choice(("on-demand", "batch", "training", "always-on"))
+                    own = dice.random() < 0.2
+                    gpu(house, caller, words, argv=["sleep", "0.3"], window=own, time=dice.choice(("1s", "1h")))
+            time.sleep(dice.random() * 0.1)
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(side, n) for n in range(4)]:
+            done.result()
+    opened = [e for e in views.events(house.platform, limit=10_000) if e["kind"] == "WindowOpened"]
+    assert len(opened) > 2
+    assert house.platform.conductor.faults == 0
     check_windows(house)

@@ -102,7 +102,7 @@ class Gates:
             culprit = rows[verdicts.index("never")] if rows else None
             how = f"ended {culprit.outcome}" if culprit else "does not exist"
             return Closed(
-                reason=PendingReason.WAITING_FOR_DEPENDENCY,
+                reason=PendingReason.DEPENDENCY_NEVER_SATISFIED,
                 message=f"{dependency.kind}:{dependency.job} can never be met: "
                 f"{culprit.id if culprit else dependency.job} {how}",
                 never=True,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tenure.domain.errors import InvalidRequest
 from tenure.domain.job import JobSpec
-from tenure.domain.policy import Policy
+from tenure.domain.policy import Policy, QuotaCheckStrategy
 
-__all__ = ["priority_of", "queue_of"]
+__all__ = ["priority_of", "queue_of", "uncounted"]
 
 
 def queue_of(policy: Policy, spec: JobSpec) -> str:
@@ -52,6 +52,16 @@ def priority_of(policy: Policy, spec: JobSpec) -> tuple[int, str | None]:
             code="UnknownPriorityClass",
         )
     return found.value, found.name
+
+
+def uncounted(policy: Policy, spec: JobSpec, requests: Mapping[str, int]) -> list[str]:
+    """What the job asks for and no quota of its queue covers, where the policy lets that pass (IgnoreUndeclared)."""
+    if policy.quota_check is not QuotaCheckStrategy.IGNORE_UNDECLARED:
+        return []
+    queue = policy.cluster_queues.get(policy.local_queues[spec.namespace, spec.queue or "default"].cluster_queue)
+    covered = {name for group in queue.resource_groups for name in group.covered_resources} if queue else set(requests)
+    covered |= {transformation.input for transformation in policy.transformations}
+    return sorted(n for n in requests if n not in covered and not n.startswith(policy.exclude_resource_prefixes))
 
 
 def _hint(word: str, known: Iterable[str]) -> str:

@@ -123,9 +123,9 @@ def _override(spec: JobSpec, body: Mapping[str, Any], *, now: Instant) -> JobSpe
     if body.get("begin") is not None:
         changes["begin_at"] = _read(body, "begin", lambda text: parse_instant(str(text), now))
     if body.get("env") is not None:
-        changes["env"] = {**spec.env, **{str(k): str(v) for k, v in _mapping(body, "env").items()}}
+        changes["env"] = {**spec.env, **_texts(body, "env")}
     if body.get("labels") is not None:
-        changes["labels"] = {**spec.labels, **{str(k): str(v) for k, v in _mapping(body, "labels").items()}}
+        changes["labels"] = {**spec.labels, **_texts(body, "labels")}
     if body.get("backoff_limit") is not None:
         changes["backoff_limit"] = _integer(body, "backoff_limit")
     if body.get("output") is not None or body.get("error") is not None:
@@ -224,6 +224,14 @@ def _mapping(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidRequest(f"{name} must be an object of names and values", field=name)
     return value
+
+
+def _texts(body: Mapping[str, Any], name: str) -> dict[str, str]:
+    found = _mapping(body, name)
+    wrong = next((key for key, value in found.items() if not isinstance(value, str)), None)
+    if wrong is not None:
+        raise InvalidRequest(f"{name}: the value of {wrong!r} must be text, not {found[wrong]!r}", field=name)
+    return {str(key): value for key, value in found.items()}
 
 
 def _nearest(word: str, words: Sequence[str]) -> str:

@@ -50,7 +50,7 @@ class Rule:
         """It runs in the window: the job that it was claimed for, or else whatever its owner has but on-demand work."""
         if window.job_id is not None:
             return live.id == window.job_id
-        on_demand = live.spec.priority_class == ON_DEMAND or model_of(live) is not None
+        on_demand = live.priority_class == ON_DEMAND or model_of(live) is not None
         return live.spec.owner == window.owner and not on_demand and not live.spec.window
 
     def untouched(self, live: Live, window: WindowRow) -> bool:

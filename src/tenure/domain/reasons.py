@@ -25,6 +25,7 @@ class PendingReason(StrEnum):
     DEACTIVATED = "Deactivated"
     PENDING = "Pending"
     # tenure's own, for what Kueue leaves to others
+    DEPENDENCY_NEVER_SATISFIED = "DependencyNeverSatisfied"  # how a job ends that waited for it
     WAITING_FOR_DEPENDENCY = "WaitingForDependency"
     WAITING_FOR_BEGIN_TIME = "WaitingForBeginTime"
     WAITING_FOR_ARRAY_LIMIT = "WaitingForArrayLimit"

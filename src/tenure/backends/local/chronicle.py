@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from tenure.sdk.environment import machine
 from tenure.sdk.record import RECORD, RecordWriter, read_record
 
 from .journal import preallocate
@@ -38,6 +39,7 @@ class Chronicle:
         self._record.opened(
             run_id=spec["run_id"], job_id=spec["job_id"], attempt=spec["number"], retry_of=spec["retry_of"], name=job["name"],
             argv=job["argv"] or [SCRIPT, *job["script_args"]], code=job["fingerprint"] or None,
+            environment={**machine(), "card": spec["env"].get("TENURE_CARD", "none"), "cards_given": _cards(spec)},
         )  # fmt: skip
         fd = os.open(self._reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         preallocate(fd, _RESERVE_BYTES, keep_size=False)
@@ -89,3 +91,8 @@ class Chronicle:
             os.truncate(self._reserve, 0)
         if self._record is not None:
             self._record.close()
+
+
+def _cards(spec: dict[str, Any]) -> list[str]:
+    """The cards that the platform gave it, rank by rank, each once."""
+    return list(dict.fromkeys(card for seat in spec["processes"] for card in seat["cards"]))

@@ -20,6 +20,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from tenure.sdk.environment import machine
+
 from .layout import NEWS_SOCKET
 from .sockets import send_datagram
 from .successor import succeed
@@ -73,6 +75,7 @@ class _Forkserver:
             signal.signal(number, signal.SIG_IGN)
         for sock in (self._daemon, self._wake):
             self._epoll.register(sock.fileno(), select.EPOLLIN)
+        machine()  # read once, and every supervisor has it
         gc.collect()
         gc.freeze()
         gc.disable()

@@ -21,7 +21,7 @@ from tenure.sdk.fingerprint import fingerprint
 from ..caller import Caller
 from ..caps import check_caps
 from ..lookup import rows_of
-from ..namings import priority_of, queue_of
+from ..namings import priority_of, queue_of, uncounted
 from ..submission import asked_of
 from ..views.jobs import array_json, job_json
 from ..workloads import pod_requests
@@ -113,6 +113,11 @@ def _settle(platform: Platform, spec: JobSpec) -> JobSpec:
             rows_of(platform.ledger, dependency.job)
         except NotFound as error:
             raise InvalidRequest(f"after: {error.message}", field="after") from None
+    ignored = uncounted(policy, spec, pod_requests(spec, platform.cards))
+    if ignored:
+        queue = policy.local_queues[spec.namespace, spec.queue or "default"].cluster_queue
+        note = f"{', '.join(ignored)}: ClusterQueue {queue} has no quota for it, so nobody counts it"
+        spec = replace(spec, notes=(*spec.notes, note))
     return spec
 
 

@@ -134,7 +134,7 @@ def _who(live: Live | None, id: str) -> dict[str, Any]:
         "id": id,
         "name": live.spec.name if live else "",
         "owner": live.spec.owner if live else "",
-        "priority_class": live.spec.priority_class if live else None,
+        "priority_class": live.priority_class if live else None,
         "since": wire(live.started_at) if live else None,
     }
 
