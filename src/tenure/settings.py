@@ -20,6 +20,9 @@ class Settings:
     ledger_url: str  # SQLAlchemy URL; SQLite under `home` unless TENURE_LEDGER_URL says otherwise
     host: str = "127.0.0.1"
     port: int = 0  # 0 = any free port, kept in `daemon/address.json`
+    gateway_host: str = "127.0.0.1"  # TENURE_GATEWAY_HOST; where models are asked
+    gateway_port: int = 0  # TENURE_GATEWAY_PORT; 0 = any free port, kept like `port`
+    gateway_tokens: bool = False  # TENURE_GATEWAY_TOKENS=1: also on loopback nobody without a token
     token: str | None = None  # TENURE_TOKEN, for a client over TCP
     url: str | None = None  # TENURE_URL, for a client that is not on this machine
     boot_id: str | None = None  # TENURE_BOOT_ID: another boot than the kernel's, for trying what a power loss does
@@ -53,7 +56,7 @@ class Settings:
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the environment: TENURE_HOME (default `~/.tenure`), TENURE_LEDGER_URL, TENURE_HOST, TENURE_PORT, TENURE_TOKEN, TENURE_URL, TENURE_BOOT_ID."""
+    """Read the environment: TENURE_HOME (default `~/.tenure`), TENURE_LEDGER_URL, TENURE_HOST, TENURE_PORT, TENURE_GATEWAY_HOST, TENURE_GATEWAY_PORT, TENURE_GATEWAY_TOKENS, TENURE_TOKEN, TENURE_URL, TENURE_BOOT_ID."""
     env = os.environ if environ is None else environ
     home = Path(env.get("TENURE_HOME") or Path.home() / ".tenure").expanduser().absolute()
     return Settings(
@@ -61,6 +64,9 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         ledger_url=env.get("TENURE_LEDGER_URL") or f"sqlite:///{home / 'ledger.sqlite3'}",
         host=env.get("TENURE_HOST") or "127.0.0.1",
         port=int(env.get("TENURE_PORT") or 0),
+        gateway_host=env.get("TENURE_GATEWAY_HOST") or "127.0.0.1",
+        gateway_port=int(env.get("TENURE_GATEWAY_PORT") or 0),
+        gateway_tokens=env.get("TENURE_GATEWAY_TOKENS", "") not in ("", "0"),
         token=env.get("TENURE_TOKEN") or None,
         url=env.get("TENURE_URL") or None,
         boot_id=env.get("TENURE_BOOT_ID") or None,

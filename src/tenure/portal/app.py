@@ -93,6 +93,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
         wire.StopDaemon,
         wire.CheckPolicy,
         wire.NewToken,
+        wire.CheckToken,
         wire.Problem,
     )
     _, extra = models_json_schema(

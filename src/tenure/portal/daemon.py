@@ -54,6 +54,7 @@ class _Ear:
         if self._fd is None:
             if said["ready"]:
                 print(f"tenure is up: {said['url']} (home {said['home']}); Ctrl-C stops it", flush=True)
+                print(f"models are asked at {said['gateway']}", flush=True)
             else:
                 print(f"tenure up: {said['reason']}", file=sys.stderr, flush=True)
             return
@@ -121,6 +122,7 @@ def _serve(settings: Settings, cards: Sequence[str], ear: _Ear, end: _End) -> in
     # Heavy, and pointless before the lock is ours: a second `up` is turned away in milliseconds.
     from tenure.control.app import Platform
 
+    from .bell import Bell
     from .server import PortalServer
 
     platform = Platform.open(settings, cards_flag=cards)
@@ -128,12 +130,14 @@ def _serve(settings: Settings, cards: Sequence[str], ear: _Ear, end: _End) -> in
     try:
         platform.start()
         portal = PortalServer(platform)
+        bell = Bell(platform)
         url = portal.start().url
+        bell.start()
     except BaseException:
         platform.stop(keep_jobs=True)
         raise
-    ear.tell({"ready": True, "pid": os.getpid(), "home": str(settings.home), "url": url})
-    log.info("ready at %s", url)
+    ear.tell({"ready": True, "pid": os.getpid(), "home": str(settings.home), "url": url, "gateway": bell.url})
+    log.info("ready at %s, models at %s", url, bell.url)
     try:
         _wait(end)
         log.info("stopping%s", ", jobs go on" if end.keep_jobs else "")
@@ -143,6 +147,8 @@ def _serve(settings: Settings, cards: Sequence[str], ear: _Ear, end: _End) -> in
             if not end.keep_jobs:
                 platform.drain()
         finally:
+            bell.stop()
+            platform.models.close()
             portal.stop()
             platform.close(jobs_go_on=end.keep_jobs)
     log.info("stopped")

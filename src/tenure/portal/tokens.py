@@ -88,7 +88,10 @@ class TokenStore:
 
     def find(self, presented: str) -> Token | None:
         """The token that was presented, compared in constant time with every one that there is."""
-        digest = hashlib.sha256(presented.encode("utf-8", "surrogateescape")).digest()
+        return self.of_digest(hashlib.sha256(presented.encode("utf-8", "surrogateescape")).digest())
+
+    def of_digest(self, digest: bytes) -> Token | None:
+        """The same for somebody who has seen the token and tells its SHA-256."""
         found = None
         for token in self._read():
             if hmac.compare_digest(token.digest, digest):

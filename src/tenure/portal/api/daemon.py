@@ -8,12 +8,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tenure.control import verbs, views
+from tenure.domain.errors import NotFound
 from tenure.portal.auth import Sessions
 from tenure.portal.tokens import OPERATOR, TokenStore
 
 from .context import Asking, Body, Home, Reply, operators_only, problems
 from .jobs import takes
-from .wire import NewToken, StopDaemon
+from .wire import CheckToken, NewToken, StopDaemon
 
 __all__ = ["router"]
 
@@ -56,6 +57,15 @@ def create_token(request: Request, caller: Asking, body: Body) -> Response:
         status_code=201,
         headers={"Cache-Control": "no-store", "Location": f"/api/v1/tokens/{asked.name}"},
     )
+
+
+@router.post("/tokens:check", operation_id="check_token", summary="Whose token has this SHA-256: the gateway asks", openapi_extra=takes(CheckToken, required=True), responses={200: {"model": dict[str, str]}, **problems(400, 403, 404, 422)}, response_model=None)  # fmt: skip
+def check_token(request: Request, caller: Asking, body: Body) -> Response:
+    operators_only(caller, "asking about tokens")
+    token = _store(request).of_digest(bytes.fromhex(CheckToken.model_validate(body).sha256))
+    if token is None:
+        raise NotFound("no token of this platform has that digest")
+    return Reply(token.public())
 
 
 @router.delete("/tokens/{name}", status_code=204, operation_id="revoke_token", summary="Revoke a token", responses={204: {"description": "It opens nothing any more"}, **problems(403, 404)}, response_model=None)  # fmt: skip

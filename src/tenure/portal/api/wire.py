@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Array", "ArraySize", "ArrayTask", "Attempt", "Blocker", "Cancel", "Card", "CheckPolicy", "Checked", "ClaimWindow", "Counterfactual", "Event", "Evicted", "ExpectedStart", "HeldBy", "Holder", "Holding", "JobObject", "JobPage", "JobShown", "JobSubmission", "Model", "ModelsSeen", "NewToken", "Note", "PolicyFile", "PolicyView", "Problem", "Queue", "QueueResource", "QueuedJob", "Release", "RenewWindow", "Retry", "RunPage", "RunRecord", "RunRow", "Series", "Several", "Sleep", "StopDaemon", "SubmittedFile", "Tried", "TriedQueue", "TriedSide", "TryPolicy", "Wake", "Why"]  # fmt: skip
+__all__ = ["Array", "ArraySize", "ArrayTask", "Attempt", "Blocker", "Cancel", "Card", "CheckPolicy", "CheckToken", "Checked", "ClaimWindow", "Counterfactual", "Event", "Evicted", "ExpectedStart", "HeldBy", "Holder", "Holding", "JobObject", "JobPage", "JobShown", "JobSubmission", "Model", "ModelsSeen", "NewToken", "Note", "PolicyFile", "PolicyView", "Problem", "Queue", "QueueResource", "QueuedJob", "Release", "RenewWindow", "Retry", "RunPage", "RunRecord", "RunRow", "Series", "Several", "Sleep", "StopDaemon", "SubmittedFile", "Tried", "TriedQueue", "TriedSide", "TryPolicy", "Wake", "Why"]  # fmt: skip
 
 State = Literal["queued", "admitted", "running", "evicting", "cancelling", "ended"]
 Outcome = Literal["completed", "failed", "cancelled", "interrupted"]
@@ -545,6 +545,10 @@ class Sleep(Strict):
 class NewToken(Strict):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$", examples=["ci"])
     role: Literal["operator", "user"] = "user"
+
+
+class CheckToken(Strict):
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 class Problem(Loose):

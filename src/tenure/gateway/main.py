@@ -1,0 +1,122 @@
+"""The gateway's process.  The platform's daemon starts it on a socket that it keeps, so that a gateway which dies loses
+its requests and never its address.
+
+It ends with the daemon: the pipe `--alive-fd` closes when that is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import socket
+import sys
+import time
+from asyncio import Transport
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+import uvloop
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tenure.settings import load
+
+from .journal import Journal
+from .platform import Platform
+from .policy import Desk, Limits
+from .router import Gateway
+from .upstream import Upstream
+
+__all__ = ["main"]
+
+GRACE_S = 3
+
+
+class _Protocol(HttpToolsProtocol):
+    """Adds `tenure.abort`, which cuts a connection whose answer cannot be finished.  Small chunks leave at once."""
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["tenure.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn would raise them again at the end."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = _arguments(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")  # fmt: skip
+    logging.Formatter.converter = time.gmtime
+    settings = load()
+    listener = socket.socket(fileno=given.fd)
+    listener.setblocking(False)
+    desk = Desk(Limits(held=given.held, hold_s=given.hold))
+    journal = Journal(settings.home / "gateway" / "requests.jsonl")
+    gateway = Gateway(desk=desk, journal=journal, token_needed=given.tokens)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(gateway, listener, settings.api_socket, given.alive_fd))
+    return 0
+
+
+async def _serve(gateway: Gateway, listener: socket.socket, api: Path, alive_fd: int | None) -> None:
+    config = uvicorn.Config(
+        gateway,
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        proxy_headers=False,
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=GRACE_S,
+        backlog=2048,
+    )
+    server = _Server(config)
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        server.should_exit = True
+
+    if alive_fd is not None:
+        loop.add_reader(alive_fd, end)
+    gateway.opened(Platform(api, gateway.heard), Upstream())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end)
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        if alive_fd is not None:
+            loop.remove_reader(alive_fd)
+        await gateway.closed()
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="tenure gateway", allow_abbrev=False)
+    parser.add_argument("--fd", type=int, required=True, help="a listening socket")
+    parser.add_argument("--alive-fd", type=int, help="a pipe whose other end is the daemon's")
+    parser.add_argument("--tokens", action="store_true", help="nobody without a token")
+    parser.add_argument("--held", type=int, default=Limits().held)
+    parser.add_argument("--hold", type=float, default=Limits().hold_s)
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
