@@ -129,6 +129,8 @@ def _report(call: Call, said: dict[str, Any]) -> int:
     elif said["ready"]:
         running = "is running already" if said.get("already") else "is up"
         print(f"tenure {running}: {said.get('url') or call.settings.api_socket} (home {call.settings.home})")
+        if said.get("gateway"):
+            print(f"models are asked at {said['gateway']}")
         for text in said.get("notes") or []:
             print(f"tenure: {text}", file=sys.stderr)
     if said["ready"]:

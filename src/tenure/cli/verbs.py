@@ -33,6 +33,8 @@ VERBS: dict[str, Entry] = {
     "top": Entry("Look", "the cards and who holds them, live"),
     "cards": Entry("Look", "the cards that the platform knows"),
     "runs": Entry("Look", "the records: ls, show, diff"),
+    "models": Entry("Models", "model servers: which are up or asleep; wake one, put one to sleep"),
+    "gateway": Entry("Models", "where models are asked: `gateway url`"),
     "drain": Entry("Platform", "keep a card from taking anything new; --move empties it"),
     "undrain": Entry("Platform", "put a card back into the pool"),
     "up": Entry("Platform", "start the platform; -d in the background"),
