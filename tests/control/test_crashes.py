@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tenure.cli.client import Client, Refused, Unreachable
+from tenure.domain.errors import InvalidRequest
 from tenure.ledger import Ledger, fold
 from tenure.sdk.record import parse_time, read_record
 from tenure.settings import Settings, load
@@ -277,3 +278,10 @@ def _until_closed(run_dir: Path) -> object:
             return record
         assert time.monotonic() < end
         time.sleep(0.02)  # the platform is down: nobody could tell us
+
+
+def test_a_home_that_no_database_can_open_is_refused_with_the_bound(tmp_path: Path):
+    deep = tmp_path.joinpath(*["x" * 100] * 5)
+    with pytest.raises(InvalidRequest, match="up to 400 work"):
+        House(deep).open()
+    assert not deep.exists()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
 from tenure.domain.attempt import Backend
-from tenure.domain.errors import Problem, Unavailable
+from tenure.domain.errors import InvalidRequest, Problem, Unavailable
 from tenure.domain.events import Event, EventKind
 from tenure.domain.ids import CardId, JobId, RunId, WorkloadKey
 from tenure.domain.lifecycle import HOLDS_QUOTA
@@ -41,6 +41,7 @@ __all__ = ["Platform"]
 log = logging.getLogger(__name__)
 
 SWEEP_S = 1.0
+LONGEST_HOME = 400  # bytes; SQLite's own limit is 512 with its file's name and suffixes
 SAMPLE_LOOKS = 10  # sweeps between two readings of the cards that are kept
 
 
@@ -101,6 +102,11 @@ class Platform:
     @classmethod
     def open(cls, settings: Settings, *, cards_flag: Sequence[str] = (), backend: Backend | None = None) -> Platform:
         """Read the home, or make it.  Raises InvalidManifest, InvalidRequest or Unavailable; nothing runs yet."""
+        length = len(os.fsencode(settings.home))
+        if length > LONGEST_HOME:
+            raise InvalidRequest(
+                f"TENURE_HOME is a path of {length} bytes; SQLite opens none that long, up to {LONGEST_HOME} work"
+            )
         settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings.runs_dir.mkdir(mode=0o700, exist_ok=True)
         settings.daemon_dir.mkdir(mode=0o700, exist_ok=True)
