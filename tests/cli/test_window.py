@@ -22,6 +22,7 @@ def test_claim_look_and_let_go(running: Home) -> None:
     shown = running.ok("window", "ls")
     assert id in shown
     assert "active" in shown
+    assert f"window {id} of " in running.ok("cards")
     assert running.until(model, "queued")["reason"] == "WaitingForWindow"
     assert f"window {id}" in running.ok("why", model)
     refused = running.tenure("window", "claim")

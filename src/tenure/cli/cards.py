@@ -74,8 +74,13 @@ def _row(card: dict[str, Any]) -> list[object]:
     return [
         card["id"], card.get("name"), source(card), card.get("flavor"), card["shares"], card["shares_free"], format_bytes(card["memory"]),
         format_bytes(card["memory_declared"]), "-" if measured is None else format_bytes(measured),
-        card.get("error") or ("cordoned" if card.get("cordoned") else "ok"),
+        card.get("error") or ("cordoned" if card.get("cordoned") else _claimed(card) or "ok"),
     ]  # fmt: skip
+
+
+def _claimed(card: dict[str, Any]) -> str:
+    window = card.get("window")
+    return f"window {window['id']} of {window['owner']}" if window else ""
 
 
 def source(card: dict[str, Any]) -> str:

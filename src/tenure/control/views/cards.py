@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.domain.attempt import AttemptState
 from tenure.domain.events import EventKind
-from tenure.domain.ids import Instant, JobId
+from tenure.domain.ids import CardId, Instant, JobId
 from tenure.ledger import Cordon
 
 from ..clock import wire
@@ -72,6 +72,7 @@ def cards(platform: Platform) -> list[dict[str, Any]]:
                     "driver": about.driver if about else "",
                     "cordoned": part.cordoned,
                     "cordon": cordon_json(out[part.card]) if part.card in out else None,
+                    "window": _claim(platform, part.card),
                     "holders": holders,
                     "strangers": [
                         {
@@ -86,6 +87,16 @@ def cards(platform: Platform) -> list[dict[str, Any]]:
                 }
             )
     return shown
+
+
+def _claim(platform: Platform, card: CardId) -> dict[str, Any] | None:
+    """The window that holds the card, or for which it is being cleared."""
+    claims = platform.conductor.windows
+    held = next((row for row in claims.of_card(card) if claims.holds(row)), None)
+    if held is None:
+        return None
+    about = {"id": held.id, "owner": held.owner, "state": str(held.state), "job_id": held.job_id}
+    return {**about, "ends_at": wire(claims.ends_at(held)), "message": claims.standing(platform.conductor, held)}
 
 
 def cordon_json(cordon: Cordon) -> dict[str, Any]:
