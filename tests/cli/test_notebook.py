@@ -79,12 +79,12 @@ def test_an_address_with_a_token_and_a_job_on_demand(home: Home, work: Path) -> 
 
 
 def test_it_warns_stops_when_idle_and_keeps_the_work(home: Home, work: Path) -> None:
-    about = start(home, work, "--idle", "2s")
+    about = start(home, work, "--idle", "1s")
     ended = home.until(about["job_id"], "ended")
     assert (ended["outcome"], ended["exit_code"]) == ("completed", 0)
     said = home.ok("logs", "--stderr", about["job_id"])
     assert "stops in" in said
-    assert "were idle for 2 s" in said
+    assert "were idle for 1 s" in said
     warned, stopped = notes(home, about["job_id"])
     assert "stops in" in warned
     assert "the files stay" in stopped
@@ -94,7 +94,7 @@ def test_it_warns_stops_when_idle_and_keeps_the_work(home: Home, work: Path) -> 
 def test_a_running_cell_is_not_idle_however_long(home: Home, work: Path) -> None:
     state(work, kernels=BUSY)
     about = start(home, work, "--idle", "1s")
-    waited = home.tenure("wait", "--timeout", "2.5s", about["job_id"])
+    waited = home.tenure("wait", "--timeout", "1.6s", about["job_id"])
     assert waited.code == 124
     assert notes(home, about["job_id"]) == []
     state(work, kernels=RESTING)
@@ -102,8 +102,8 @@ def test_a_running_cell_is_not_idle_however_long(home: Home, work: Path) -> None
 
 
 def test_a_terminal_that_is_typed_in_is_not_idle(home: Home, work: Path) -> None:
-    about = start(home, work, "--idle", "2s")
-    for n in range(10):
+    about = start(home, work, "--idle", "1.5s")
+    for n in range(8):
         state(work, kernels=RESTING, terminals=[{"name": "1", "last_activity": f"2026-11-29T00:00:0{n}Z"}])
         time.sleep(0.25)  # somebody types
     assert home.json("show", about["job_id"])["state"] == "running"
@@ -113,7 +113,7 @@ def test_a_terminal_that_is_typed_in_is_not_idle(home: Home, work: Path) -> None
 def test_what_computes_silently_is_not_idle(home: Home, work: Path) -> None:
     (work / "state.json").write_text('{"compute": true}')
     about = start(home, work, "--idle", "1s")
-    assert home.tenure("wait", "--timeout", "2.5s", about["job_id"]).code == 124
+    assert home.tenure("wait", "--timeout", "1.6s", about["job_id"]).code == 124
     home.ok("cancel", about["job_id"])
     home.until(about["job_id"], "ended")
 
