@@ -13,13 +13,11 @@ from __future__ import annotations
 
 import heapq
 import logging
-import queue
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from tenure.domain.attempt import AttemptState, Backend, Observation, Stop
+from tenure.domain.attempt import Backend, Observation, Stop
 from tenure.domain.ids import Instant, JobId, RunId, WorkloadKey, split_run_id
 from tenure.domain.job import JobSpec
 from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
@@ -29,16 +27,18 @@ from tenure.domain.workload import Card
 from tenure.engine import Engine
 from tenure.ledger import JobRow, Ledger
 
-from . import admitting, driving, endings
+from . import admitting, driving, endings, inbox
 from .checks import Controller, Inspector
 from .clock import Clock
 from .gates import Gates
+from .inbox import CardsChanged, Changed, Drain, Inbox, NothingThere, PolicyChanged, Submitted, Wake
 from .ingest import Sweeper
 from .live import Live
 from .news import News
 from .pool import Pool
 from .pulse import Pulse
 from .readiness import Readiness
+from .recovery import rebuild
 from .specs import SpecStore
 from .windows import Windows
 
@@ -47,51 +47,6 @@ __all__ = ["Conductor"]
 log = logging.getLogger(__name__)
 
 MAX_CYCLES = 100_000  # a guard against a fault of ours, far above what any queue needs
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    rows: Sequence[JobRow]
-    specs: Sequence[JobSpec]
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """A verb changed this job in the ledger; `stop` says how, where it asked for an end."""
-
-    job: JobId
-    stop: Stop | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """The platform is going down: everything that holds quota is asked to leave."""
-
-    by: str
-
-
-@dataclass(frozen=True, slots=True)
-class NothingThere:
-    """The backend was asked to start this job and knows nothing of it."""
-
-    job: JobId
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyChanged:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class CardsChanged:
-    pass
-
-
-class _Wake:
-    """Nothing happened; look at the timers."""
-
-
-WAKE = _Wake()
 
 
 class Conductor:
@@ -125,7 +80,7 @@ class Conductor:
         self._behind = False  # a step failed: what it had heard is told again by the ledger and the backend
         self.draining = False
         self.empty = threading.Event()
-        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+        self._inbox = Inbox()
         self._timers: list[tuple[Instant, JobId]] = []
         self._thread: threading.Thread | None = None
         self.faults = 0
@@ -142,7 +97,7 @@ class Conductor:
 
     def stop(self) -> None:
         self.stopping = True
-        self._inbox.put(WAKE)
+        self._inbox.put(Wake())
         if self._thread is not None:
             self._thread.join(timeout=30)
         self.backend.close()
@@ -185,14 +140,14 @@ class Conductor:
         return self.pool.cards
 
     def wake(self) -> None:
-        self._inbox.put(WAKE)
+        self._inbox.put(Wake())
 
     # ------------------------------------------------------------------ the loop
 
     def _run(self) -> None:
-        batch: list[object] = []
+        batch: list[inbox.News] = []
         while not self.stopping:
-            batch += self._take()
+            batch += self._inbox.take(self._patience())
             if self.stopping:
                 return
             try:
@@ -209,16 +164,6 @@ class Conductor:
                     self.wake()  # at once, and from then on every second until it works: a full disk may last
                 self._behind = True
 
-    def _take(self) -> list[object]:
-        items: list[object] = []
-        try:
-            items.append(self._inbox.get(timeout=self._patience()))
-            while len(items) < 512:
-                items.append(self._inbox.get_nowait())
-        except queue.Empty:
-            pass
-        return items
-
     def _patience(self) -> float:
         """Seconds until the next timer; at most 5, so that a missed word from a backend cannot last."""
         now = self.clock.steady()
@@ -230,7 +175,7 @@ class Conductor:
         due += [at for at in (wakeup, self.readiness.next_due(), self.windows.next_due()) if at is not None]
         return max(0.0, min([5.0, *((at - now) / 1e6 for at in due)]))
 
-    def step(self, items: Iterable[object]) -> None:
+    def step(self, items: Iterable[inbox.News]) -> None:
         observations: list[Observation] = []
         with self.lock:
             for item in items:
@@ -284,9 +229,10 @@ class Conductor:
     def _enter(self, rows: Sequence[JobRow], specs: Sequence[JobSpec]) -> None:
         for row, spec in zip(rows, specs, strict=True):
             if row.id not in self.live:
-                self.consider(self._adopt(Live.of(row, spec)))
+                self.consider(self.adopt(Live.of(row, spec)))
 
-    def _adopt(self, live: Live) -> Live:
+    def adopt(self, live: Live) -> Live:
+        """From now on it is one of those that have not ended."""
         self.live[live.id] = live
         return live
 
@@ -327,7 +273,7 @@ class Conductor:
                 self.forget(live)
             return
         if live is None:
-            live = self._adopt(Live.of(row, self.specs.of(row)))
+            live = self.adopt(Live.of(row, self.specs.of(row)))
         else:
             live.saw(row)
         if live.state is JobState.QUEUED:
@@ -468,61 +414,12 @@ class Conductor:
             self.readiness.clear()
             self.windows.load()
             self.engine = self.driver.fresh_engine()
-            queued: list[Live] = []
-            attempts: list[tuple[RunId, str]] = []
-            for row in self.ledger.live_jobs():
-                live = self._adopt(Live.of(row, self.specs.of(row)))
-                if row.state is JobState.QUEUED:
-                    queued.append(live)
-                    continue
-                live.in_engine = True
-                assert live.admission is not None, f"{row.id} is {row.state} without a reservation"
-                evicting = row.state in (JobState.EVICTING, JobState.CANCELLING)
-                self.engine.restore(
-                    live.workload(self.cards),
-                    live.admission,
-                    reserved_at=row.admitted_at or row.submitted_at,
-                    evicting=evicting,
-                )
-                self.gates.check(live, now=self.clock.steady())
-                attempts.append((live.current_run, str(self.driver.run_dir(live.current_run))))
-            self._remember_order(queued)
-            for live in queued:
-                self.consider(live)
-            seen = self.backend.observe(attempts)
-            for live in list(self.live.values()):
-                if live.state in HOLDS_QUOTA:
-                    self._resume(live, seen.get(live.current_run))
-            self.observed([o for o in seen.values() if o.state is not AttemptState.ABSENT])
+            self.observed(rebuild(self))
             self._clear_cards()
             self.windows.look(self)
             self.decide()
             self.inspector.look(self)
         self.driver.act(self)
-
-    def _remember_order(self, queued: Sequence[Live]) -> None:
-        """Whoever was sent to the end of the line stays there."""
-        tried = [live for live in queued if live.attempts]
-        for job, attempts in self.ledger.attempts_of([live.id for live in tried]).items():
-            last = attempts[-1]
-            if admitting.goes_to_the_end(self.engine.policy, last.evicted_reason):
-                self.live[JobId(job)].ordered_at = last.evicted_at
-
-    def _resume(self, live: Live, observation: Observation | None) -> None:
-        """Do again what a crash may have cut off: starting an admitted job, stopping an evicted one."""
-        absent = observation is None or observation.state is AttemptState.ABSENT
-        match live.state:
-            case JobState.ADMITTED if absent:
-                self.admitted(live)
-            case JobState.ADMITTED:
-                self.readiness.began(self, live, at=self.clock.steady())
-            case JobState.EVICTING | JobState.CANCELLING if absent:
-                self.observed_absent(live)
-            case JobState.EVICTING | JobState.CANCELLING:
-                self.driver.stop_soon(live)
-            case JobState.RUNNING if observation is not None and not absent:
-                if observation.state in (AttemptState.RUNNING, AttemptState.STOPPING, AttemptState.STARTING):
-                    self.driver.adopted(live)
 
     def observed_absent(self, live: Live) -> None:
         """Asked to stop before anything was started: nothing ever will be, so it has left."""
