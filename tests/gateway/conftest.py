@@ -1,0 +1,160 @@
+"""A platform as `tenure up` runs it, its gateway, and small model servers with knobs behind it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+TENURE = Path(sys.executable).with_name("tenure")
+SERVER = [sys.executable, "-P", "-m", "tenure.testing.model_server", "--port", "{port}"]
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        error: dict[str, Any] = self.json["error"]
+        assert set(error) == {"message", "type", "param", "code"}, "an error has OpenAI's shape"
+        return error
+
+
+@dataclass
+class Home:
+    """One platform.  `declare` before or after `up`; `ask` at its gateway."""
+
+    path: Path
+    env: dict[str, str] = field(default_factory=dict)
+    url: str = ""
+
+    def __post_init__(self) -> None:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("TENURE_")}
+        self.env = {**kept, "TENURE_HOME": str(self.path)} | self.env
+
+    def tenure(self, *words: str) -> str:
+        done = subprocess.run(
+            [str(TENURE), *words], env=self.env, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    def up(self, *words: str) -> None:
+        self.tenure("up", "-d", "--card", "8x16Gi", *words)
+        self.url = self.tenure("gateway", "url").strip()
+
+    def declare(self, name: str, *knobs: str, **spec: Any) -> None:
+        body = {"queueName": "large-model", "priorityClassName": "on-demand", "shares": 1, "gpuMemory": "1Gi"}
+        body |= {"command": [*SERVER, *knobs], "stopTimeout": "5s"} | spec  # type: ignore[dict-item]
+        document = {"apiVersion": "tenure.dev/v1", "kind": "Model", "metadata": {"name": name}, "spec": body}
+        (self.path / "policy" / f"{name}.json").write_text(json.dumps(document))
+
+    def reload(self) -> None:
+        self.tenure("policy", "reload")
+        names = {path.stem for path in (self.path / "policy").glob("*.json")}
+        eventually(lambda: names <= {one["id"] for one in self.ask("GET", "/v1/models").json["data"]})
+
+    def connect(self, timeout: float = 30) -> http.client.HTTPConnection:
+        at = urlsplit(self.url)
+        assert at.hostname is not None
+        return http.client.HTTPConnection(at.hostname, at.port, timeout=timeout)
+
+    def ask(
+        self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None, timeout: float = 30
+    ) -> Answer:
+        connection = self.connect(timeout)
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json"} if data is not None else {}
+        try:
+            connection.request(method, path, data, sent | (headers or {}))
+            answer = connection.getresponse()
+            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+        finally:
+            connection.close()
+
+    def chat(self, model: str, *, headers: dict[str, str] | None = None, timeout: float = 30, **fields: Any) -> Answer:
+        body = {"model": model, "messages": [{"role": "user", "content": "?"}], **fields}
+        return self.ask("POST", "/v1/chat/completions", body, headers=headers, timeout=timeout)
+
+    def model(self, name: str) -> dict[str, Any]:
+        rows = json.loads(self.tenure("models", "-o", "json"))
+        row: dict[str, Any] = next(row for row in rows if row["name"] == name)
+        return row
+
+    def until(self, name: str, *states: str, timeout: float = 20) -> dict[str, Any]:
+        found: dict[str, Any] = eventually(
+            lambda: (row := self.model(name))["state"] in states and row, timeout=timeout
+        )
+        return found
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        from tenure.cli.client import Client
+        from tenure.settings import load
+
+        client = Client(load(self.env))
+        try:
+            return [event for event in client.get("/events", limit=5000) if event["kind"] == kind]
+        finally:
+            client.close()
+
+    def forget(self) -> None:
+        """Every model asleep, none declared."""
+        for row in json.loads(self.tenure("models", "-o", "json")):
+            self.tenure("models", "sleep", row["name"])
+        for path in (self.path / "policy").glob("*.json"):
+            path.unlink()
+        self.tenure("policy", "reload")
+        eventually(lambda: json.loads(self.tenure("models", "-o", "json")) == [])
+
+
+def eventually(look: Callable[[], Any], *, timeout: float = 20) -> Any:
+    """What `look` answers once that is true: for another process's view of the world, which has no event here."""
+    deadline = time.monotonic() + timeout
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"still {found!r} after {timeout} s"
+        time.sleep(0.05)
+    return found
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@contextmanager
+def opened(path: Path, **env: str) -> Iterator[Home]:
+    home = Home(path, env)
+    home.up()
+    try:
+        yield home
+    finally:
+        home.tenure("down")
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    with opened(tmp_path_factory.mktemp("gateway") / ("a long way " * 10) / "home") as home:
+        yield home
+
+
+@pytest.fixture
+def home(shared: Home) -> Iterator[Home]:
+    yield shared
+    shared.forget()

@@ -1,0 +1,185 @@
+"""Servers that load too long, die, lie, or find a stranger on their port: a clear error each time, and no half-open state."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from .conftest import Home, eventually, lines
+
+
+def test_loading_may_take_longer_than_the_idle_time(home: Home) -> None:
+    home.declare("small", "--load", "2.5", idleAfter="1s")
+    home.reload()
+    assert home.chat("small").status == 200
+
+
+def test_a_start_that_takes_too_long_is_told_and_the_next_request_may_try_again(home: Home, tmp_path: Path) -> None:
+    home.declare("small", "--load", "60", "--starts", str(tmp_path / "starts"), startTimeout="1s")
+    home.reload()
+    refused = home.chat("small")
+    assert (refused.status, refused.error["code"]) == (503, "model_failed")
+    assert "StartTimeout: it was not ready within 1 s" in refused.error["message"]
+    assert int(refused.headers["retry-after"]) >= 1
+    row = home.until("small", "failed")
+    assert (row["job_id"], row["port"]) == (None, None)
+    home.declare("small", "--starts", str(tmp_path / "starts"))
+    home.reload()
+    answer = eventually(lambda: (a := home.chat("small")).status == 200 and a)  # a backoff, and no restart
+    assert str(answer.json["pid"]) == (tmp_path / "starts").read_text().split()[-1]
+
+
+def test_a_server_that_dies_while_loading_is_told_with_its_log(home: Home) -> None:
+    home.declare("small", "--load", "0.3", "--die-loading", "7")
+    home.reload()
+    refused = home.chat("small")
+    assert (refused.status, refused.error["code"]) == (503, "model_failed")
+    assert "ended by itself while it was loading" in refused.error["message"]
+    assert "tenure logs" in refused.error["message"]
+    assert home.until("small", "failed")["held"] == 0
+
+
+def test_a_server_that_dies_while_idle_is_woken_by_the_next_request(home: Home) -> None:
+    home.declare("small")
+    home.reload()
+    pid = home.chat("small").json["pid"]
+    os.kill(pid, signal.SIGKILL)
+    answer = eventually(lambda: (a := home.chat("small")).status == 200 and a)
+    assert answer.json["pid"] != pid
+    changed = [e["data"]["state"] for e in home.events("ModelChanged") if e["data"]["model"] == "small"]
+    assert "failed" in changed
+
+
+def test_a_connection_that_is_dropped_before_a_byte_is_tried_once_more(home: Home) -> None:
+    home.declare("small", "--drop", "1")
+    home.declare("worse", "--drop", "100", queueName="default")
+    home.reload()
+    assert home.chat("small").status == 200
+    refused = home.chat("worse")
+    assert (refused.status, refused.error["code"]) == (502, "upstream_failed")
+
+
+def test_a_stream_whose_server_dies_ends_with_an_error(home: Home) -> None:
+    home.declare("small")
+    home.reload()
+    answer = home.chat("small", stream=True, die_at=2)
+    events = [line for line in answer.body.split(b"\n\n") if line]
+    assert json.loads(events[1].removeprefix(b"data: "))["choices"][0]["delta"]["content"] == "word1 "
+    assert json.loads(events[-1].removeprefix(b"data: "))["error"]["code"] == "upstream_failed"
+    assert b"[DONE]" not in answer.body
+    home.until("small", "failed", "asleep")
+
+
+def test_ready_and_not_answering_is_the_servers_own_error_passed_on(home: Home) -> None:
+    home.declare("small", "--lie")
+    home.reload()
+    answer = home.chat("small")
+    assert answer.status == 503
+    assert answer.error["message"] == "still loading"
+
+
+def test_a_stranger_on_the_port_is_named_and_never_asked(home: Home, tmp_path: Path) -> None:
+    """The server takes its time; somebody else binds its port and says 200 to everything."""
+    stranger = (
+        "import http.server as h, sys\n"
+        "class H(h.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self): self.send_response(200); self.end_headers(); self.wfile.write(b'ok')\n"
+        "h.HTTPServer(('127.0.0.1', int(sys.argv[1])), H).serve_forever()\n"
+    )
+    home.declare("small", command=["sh", "-c", f"echo {{port}} > {tmp_path}/port; exec sleep 60"])
+    home.reload()
+    home.tenure("models", "wake", "small")
+    port = int(eventually(lambda: (tmp_path / "port").exists() and (tmp_path / "port").read_text()))
+    other = subprocess.Popen([sys.executable, "-c", stranger, str(port)])
+    try:
+        row = home.until("small", "failed")
+    finally:
+        other.kill()
+        other.wait()
+    assert row["reason"] == "PortTaken"
+    assert f"pid {other.pid}" in row["message"]
+    assert row["wakes"] == 1
+
+
+def test_workers_that_outlive_their_server_keep_its_share_until_they_are_ended(home: Home, tmp_path: Path) -> None:
+    home.declare("small", "--children", "2", stopTimeout="2s")
+    home.reload()
+    answer = home.chat("small")
+    job = answer.headers["x-tenure-run"].partition(".")[0]
+    children = [int(line.split()[1]) for line in home.tenure("logs", job).splitlines() if line.startswith("child")]
+    assert len(children) == 2
+    os.kill(answer.json["pid"], signal.SIGKILL)
+    saw: list[str] = []
+    deadline = time.monotonic() + 15
+    while True:
+        row, alive = home.model("small"), [pid for pid in children if Path(f"/proc/{pid}").exists()]
+        alive = [pid for pid in alive if "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]]
+        saw.append(row["state"])
+        if alive:
+            assert row["state"] not in ("asleep", "failed"), "its share would be given away"
+        else:
+            break
+        assert time.monotonic() < deadline
+    assert home.until("small", "failed", "asleep")["job_id"] is None
+
+
+def test_a_slow_sleeper_finishes_what_is_in_flight(home: Home) -> None:
+    home.declare("small", "--chunk-delay", "0.2")
+    home.reload()
+    home.chat("small", chunks=1)
+    connection = home.connect()
+    body = json.dumps({"model": "small", "stream": True, "chunks": 8})
+    connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    answer.readline()
+    eventually(lambda: home.model("small")["in_flight"] == 1)
+    home.tenure("models", "sleep", "small")
+    rest = answer.read()
+    connection.close()
+    assert rest.count(b"word") == 7
+    assert rest.endswith(b"data: [DONE]\n\n")
+    home.until("small", "asleep")
+
+
+@pytest.mark.parametrize("encoding", ["gzip, br", "identity"])
+def test_answers_are_never_packed(home: Home, tmp_path: Path, encoding: str) -> None:
+    home.declare("small", "--seen", str(tmp_path / "seen"))
+    home.reload()
+    answer = home.chat(
+        "small", headers={"Accept-Encoding": encoding, "Authorization": "Bearer sk-secret", "Cookie": "a=b"}
+    )
+    assert "content-encoding" not in answer.headers
+    sent = lines(tmp_path / "seen")[-1]["headers"]
+    assert sent["accept-encoding"] == "identity"
+    assert not {"authorization", "cookie"} & set(sent)
+    assert "sk-secret" not in (home.path / "daemon" / "gateway.log").read_text()
+    assert "sk-secret" not in (home.path / "gateway" / "requests.jsonl").read_text()
+
+
+def test_large_bodies_old_clients_and_careful_ones(home: Home) -> None:
+    home.declare("small")
+    home.reload()
+    big = json.dumps({"model": "small", "messages": [], "image": "x" * 20_000_000}).encode()
+    assert home.ask("POST", "/v1/chat/completions", big).json["size"] == len(big)
+    at = urlsplit(home.url)
+    body = b'{"model": "small", "stream": true}'
+    head = b"POST /v1/chat/completions HTTP/%s\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n"
+    with socket.create_connection((at.hostname, at.port), timeout=10) as client:
+        client.sendall(head % (b"1.0", len(body), b"") + body)
+        answer = b"".join(iter(lambda: client.recv(65536), b""))
+    assert b"chunked" not in answer.lower()
+    assert answer.endswith(b"data: [DONE]\n\n")
+    with socket.create_connection((at.hostname, at.port), timeout=10) as client:
+        client.sendall(head % (b"1.1", len(body), b"Expect: 100-continue\r\n"))
+        assert client.recv(65536).startswith(b"HTTP/1.1 100")
+        client.sendall(body)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
