@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,8 @@ def until_state(house: House, window: str, wanted: str) -> dict[str, Any]:
 def check_windows(house: House) -> None:
     """Law 1 for windows; and at no time, by the diary, do two hold one card or does a stranger enter a claimed one."""
     for row in house.platform.ledger.live_jobs():
-        house.cancel(row.id, grace_s=0.2)
+        with suppress(Conflict):  # it was just ending
+            house.cancel(row.id, grace_s=0.2)
     for window in views.windows(house.platform):
         if window["job_id"] is None:
             verbs.release_window(house.platform, window["id"], caller=ME)
@@ -145,7 +147,7 @@ def test_it_waits_for_anothers_training_and_says_so(house: House) -> None:
 
 
 def test_it_lapses_by_itself_and_the_next_in_line_follows(house: House) -> None:
-    first = claim(house, length="1s")
+    first = claim(house, length="2s")
     until_state(house, first, "active")
     with pytest.raises(Conflict, match="--wait"):
         claim(house, BOB)
@@ -182,9 +184,9 @@ def test_claims_that_race_have_one_winner(house: House) -> None:
 
 def test_clocks_jump_and_the_window_does_not(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     outside = gpu(house, BOB, hold=True)
+    began, real = time.monotonic(), time.time_ns
     window = claim(house, length="2s")
     opened = until_state(house, window, "active")
-    began, real = time.monotonic(), time.time_ns
     for jump in (3600, -7200, 0):
         monkeypatch.setattr(time, "time_ns", lambda jump=jump: real() + jump * 10**9)
         verbs.release(house.platform, outside, caller=BOB)
@@ -192,7 +194,7 @@ def test_clocks_jump_and_the_window_does_not(house: House, monkeypatch: pytest.M
         house.wait_reason(outside, "WaitingForWindow")
         assert views.window(house.platform, window)["ends_at"] == opened["ends_at"]
     until_state(house, window, "ended")
-    assert 1.5 < time.monotonic() - began < 4
+    assert 2 <= time.monotonic() - began < 10
     house.wait(outside, "running")
     check_windows(house)
 
@@ -214,12 +216,12 @@ def test_a_restart_keeps_the_holder_and_the_line(house: House) -> None:
 
 
 def test_one_that_ended_while_the_daemon_was_down_is_over(house: House) -> None:
-    window = claim(house, length="1s")
+    window = claim(house, length="2s")
     until_state(house, window, "active")
     outside = gpu(house, BOB)
     house.wait_reason(outside, "WaitingForWindow")
     house.close(keep_jobs=True)
-    time.sleep(1.0)  # its time passes with nobody there
+    time.sleep(2.0)  # its time passes with nobody there
     house.open()
     house.wait(outside, "running")
     assert views.window(house.platform, window)["reason"] == "Lapsed"
@@ -318,7 +320,8 @@ def test_a_job_with_its_own_window_has_the_card_and_lets_go(house: House) -> Non
 
 
 def test_jobs_with_windows_of_their_own_take_turns(house: House) -> None:
-    jobs = [gpu(house, caller, window=True, argv=["sleep", "0.5"]) for caller in (ANN, BOB, ANN)]
+    argv = ["sleep", "0.7"]
+    jobs = [gpu(house, caller, window=True, argv=argv) for caller in (ANN, BOB, ANN)]
     waiting = house.wait_reason(jobs[1], "WaitingForWindow")
     assert "window" in waiting["message"]
     with pytest.raises(Conflict, match="cancel or hold"):
@@ -328,6 +331,17 @@ def test_jobs_with_windows_of_their_own_take_turns(house: House) -> None:
     house.until("all are over", lambda: not views.windows(house.platform))
     starts = [house.show(job)["attempts"][0] for job in jobs]
     assert all(a["ended_at"] <= b["started_at"] for a, b in pairwise(starts))
+    check_windows(house)
+
+
+def test_a_window_is_one_card_and_has_an_end(house: House) -> None:
+    for wrong in ({"shares": 9}, {"gang": "2", "shares": 5}, {"gpu_memory": "17Gi"}):
+        with pytest.raises(InvalidRequest, match="one whole card"):
+            gpu(house, ANN, window=True, **wrong)
+    body = {"argv": ["true"], "workdir": str(house.home.parent), "shares": 1, "gpu_memory": "1Gi", "window": True}
+    (note,) = verbs.submit(house.platform, body, caller=ANN)["notes"]
+    assert "two hours" in note
+    assert verbs.submit(house.platform, {**body, "time": "1h"}, caller=ANN)["notes"] == []
     check_windows(house)
 
 

@@ -2,9 +2,8 @@
 
 Of the windows of one card at most one is active.  The others wait in the order in which they were due; one that would
 run into an earlier claim's fixed time lets that one go first.  What a window keeps away, and what it leaves in peace, is
-`Rule`; docs/windows.md says it in words.  Everything here happens on the loop's thread or under its lock, before the
-engine decides, so that nothing is admitted into a window between two looks.  Waiting is steady time: a clock that jumps
-moves no window.
+`Rule`.  Everything here happens on the loop's thread or under its lock, before the engine decides, so that nothing is
+admitted into a window between two looks.  Waiting is steady time: a clock that jumps moves no window.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from tenure.domain.events import EventKind
 from tenure.domain.ids import CardId, Instant, JobId, WorkloadKey
 from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
 from tenure.domain.plan import Evict
-from tenure.domain.policy import Policy
 from tenure.domain.reasons import EvictionReason, PendingReason
 from tenure.domain.window import WindowEnd, WindowState
 from tenure.domain.workload import Card
@@ -27,43 +25,12 @@ from . import admitting
 from .clock import Clock, wire
 from .gates import Closed
 from .live import Live
-from .model_jobs import model_of
+from .window_rule import DEFAULT_US, Rule, fits, limit_us, uses_card
 
 if TYPE_CHECKING:
     from .conductor import Conductor
 
-__all__ = ["DEFAULT_US", "Rule", "Windows"]
-
-DEFAULT_US = 2 * 3600 * 1_000_000
-ON_DEMAND, TRAINING, RESIDENT = "on-demand", "training", "always-on"
-
-
-class Rule:
-    """What a window means for a job, under one policy."""
-
-    def __init__(self, policy: Policy) -> None:
-        classes = policy.workload_priority_classes
-        self._training = classes[TRAINING].value if TRAINING in classes else None
-        self._resident = classes[RESIDENT].value if RESIDENT in classes else None
-
-    def inside(self, live: Live, window: WindowRow) -> bool:
-        """It runs in the window: the job that it was claimed for, or else whatever its owner has but on-demand work."""
-        if window.job_id is not None:
-            return live.id == window.job_id
-        on_demand = live.priority_class == ON_DEMAND or model_of(live) is not None
-        return live.spec.owner == window.owner and not on_demand and not live.spec.window
-
-    def untouched(self, live: Live, window: WindowRow) -> bool:
-        """It may stay and start as if there were no window: inside it, or resident."""
-        return (self.resident(live) and not window.including_resident) or self.inside(live, window)
-
-    def resident(self, live: Live) -> bool:
-        return self._resident is not None and live.priority >= self._resident
-
-    def spared(self, live: Live) -> bool:
-        """Training: where it runs already, the window waits for its end.  Whatever else is in the way has to leave."""
-        training = self._training is not None and live.priority >= self._training
-        return training and not self.resident(live) and model_of(live) is None
+__all__ = ["Windows"]
 
 
 class Windows:
@@ -107,18 +74,24 @@ class Windows:
 
     def check(self, conductor: Conductor, live: Live) -> Closed | None:
         """Whether windows keep a queued job out altogether; cards that it may not be placed on are left in `avoid`."""
-        live.avoid = frozenset()
+        shut, live.avoid = self.verdict(conductor, live)
+        if shut is not None and live.spec.window and self.of_job(live.id) is None and live.id not in self._wanted:
+            self._wanted[live.id] = None
+            conductor.wake()
+        return shut
+
+    def verdict(self, conductor: Conductor, live: Live) -> tuple[Closed | None, frozenset[CardId]]:
+        """What keeps a queued job out as things are now, or else the cards that it may not be placed on."""
         if live.spec.window:
             return self._own(conductor, live)
-        if not self._rows or not _uses_card(live):
-            return None
+        if not self._rows or not uses_card(live):
+            return None, frozenset()
         barred = self.barring(conductor, live)
         cards = [card.id for card in conductor.cards if not card.cordoned]
         if not barred or not all(card in barred for card in cards):
-            live.avoid = frozenset(barred)
-            return None
+            return None, frozenset(barred)
         first = min(barred.values(), key=lambda row: (self.ends_at(row) or Instant(2**62), row.seq))
-        return Closed(reason=PendingReason.WAITING_FOR_WINDOW, message=self.told(first, live))
+        return Closed(reason=PendingReason.WAITING_FOR_WINDOW, message=self.told(first, live)), frozenset()
 
     def barring(self, conductor: Conductor, live: Live) -> dict[CardId, WindowRow]:
         """The cards on which a job may not start now, each with the window that says so."""
@@ -130,7 +103,7 @@ class Windows:
             if self.holds(row):
                 found[row.card] = row
             elif row.state is WindowState.SCHEDULED and row.begin_at is not None:
-                limit = _limit_us(live)
+                limit = limit_us(live)
                 if limit is None or now + limit > row.begin_at:
                     found.setdefault(row.card, row)
         return found
@@ -142,24 +115,20 @@ class Windows:
             return f"card {row.card} is claimed: {whose} lasts until {wire(self.ends_at(row))}"
         if row.state is WindowState.WAITING:
             return f"card {row.card} is being cleared for {whose}, which lasts {_span(row.length_us)} from then on"
-        limit = _limit_us(live)
+        limit = limit_us(live)
         may = f"may run for {_span(limit)}" if limit is not None else "has no --time"
         return f"{whose} begins at {wire(row.begin_at)} on card {row.card}, and this job {may}; one that ends before it may start"
 
-    def _own(self, conductor: Conductor, live: Live) -> Closed | None:
+    def _own(self, conductor: Conductor, live: Live) -> tuple[Closed | None, frozenset[CardId]]:
         """A job with a window of its own starts in it, and nowhere else."""
         own = self.of_job(live.id)
         if own is not None and own.state is WindowState.ACTIVE:
-            live.avoid = frozenset(card.id for card in conductor.cards if card.id != own.card)
-            return None
+            return None, frozenset(card.id for card in conductor.cards if card.id != own.card)
         if own is None:
-            if live.id not in self._wanted:
-                self._wanted[live.id] = None
-                conductor.wake()
             message = "no card can be claimed for it now"
         else:
             message = f"its window {own.id} {self.standing(conductor, own)}"
-        return Closed(reason=PendingReason.WAITING_FOR_WINDOW, message=message)
+        return Closed(reason=PendingReason.WAITING_FOR_WINDOW, message=message), frozenset()
 
     def standing(self, conductor: Conductor, row: WindowRow) -> str:
         """Where a window is and what it waits for."""
@@ -317,7 +286,7 @@ class Windows:
         if self._news or taking != self._taking or self._is_announced():
             self._news = False
             for live in sorted(conductor.live.values(), key=lambda live: (live.submitted_at, live.array_index or 0)):
-                if live.state is JobState.QUEUED and (live.spec.window or _uses_card(live)):
+                if live.state is JobState.QUEUED and (live.spec.window or uses_card(live)):
                     conductor.consider(live)
 
     def _is_announced(self) -> bool:
@@ -330,7 +299,7 @@ class Windows:
             live = conductor.live.get(job)
             if live is None or live.state is not JobState.QUEUED or live.held or self.of_job(job) is not None:
                 continue
-            fit = [card for card in conductor.cards if not card.cordoned and _fits(live, card)]
+            fit = [card for card in conductor.cards if not card.cordoned and fits(live.spec, card)]
             card = self._choose(conductor, live.spec.owner, fit)
             if card is not None:
                 length = int(live.spec.time_limit_s * 1e6) if live.spec.time_limit_s else DEFAULT_US
@@ -437,23 +406,6 @@ class Windows:
 
 def _due(row: WindowRow) -> Instant:
     return row.begin_at if row.begin_at is not None else row.claimed_at
-
-
-def _uses_card(live: Live) -> bool:
-    return bool(live.spec.shares or live.spec.whole or live.spec.gpu_memory)
-
-
-def _fits(live: Live, card: Card) -> bool:
-    """All of its processes on this one card, if it were empty."""
-    spec = live.spec
-    if spec.whole:
-        return spec.processes == 1 and spec.gpu_memory <= card.memory
-    return spec.shares * spec.processes <= card.shares and spec.gpu_memory * spec.processes <= card.memory
-
-
-def _limit_us(live: Live) -> int | None:
-    limits = [limit for limit in (live.spec.time_limit_s, live.spec.active_deadline_s) if limit]
-    return int(min(limits) * 1e6) if limits else None
 
 
 def _on_card(conductor: Conductor, card: CardId) -> Iterator[Live]:

@@ -24,6 +24,7 @@ from ..lookup import rows_of
 from ..namings import priority_of, queue_of, uncounted
 from ..submission import asked_of
 from ..views.jobs import array_json, job_json
+from ..window_rule import for_window
 from ..workloads import pod_requests
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _settle(platform: Platform, spec: JobSpec) -> JobSpec:
         queue = policy.local_queues[spec.namespace, spec.queue or "default"].cluster_queue
         note = f"{', '.join(ignored)}: ClusterQueue {queue} has no quota for it, so nobody counts it"
         spec = replace(spec, notes=(*spec.notes, note))
-    return spec
+    return for_window(spec, platform.cards) if spec.window else spec
 
 
 def _new_jobs(

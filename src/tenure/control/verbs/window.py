@@ -13,7 +13,7 @@ from tenure.manifests.instants import parse_instant
 
 from ..caller import Caller
 from ..views.windows import window_json
-from ..windows import DEFAULT_US
+from ..window_rule import DEFAULT_US
 
 if TYPE_CHECKING:
     from ..app import Platform

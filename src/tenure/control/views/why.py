@@ -65,8 +65,12 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
     with platform.conductor.lock:
         live = platform.conductor.live.get(row.id)
         if live is None or not live.in_engine:
-            held_by = holders_of_window(platform, row) if row.reason == PendingReason.WAITING_FOR_WINDOW else []
-            answer["blockers"] = [_gate(row) | {"held_by": held_by}]
+            answer["blockers"] = [_gate(row)]
+            if live is not None and row.reason == PendingReason.WAITING_FOR_WINDOW:
+                shut, _ = platform.conductor.windows.verdict(platform.conductor, live)
+                answer["message"] = shut.message if shut is not None else row.message
+                now_held = {"message": answer["message"], "held_by": holders_of_window(platform, row)}
+                answer["blockers"] = [_gate(row) | now_held]
             return
         explanation = platform.engine.explain(WorkloadKey(row.id), now)
         answer["position"] = platform.engine.position(WorkloadKey(row.id))

@@ -76,6 +76,7 @@ def holders_of_window(platform: Platform, row: JobRow) -> list[dict[str, Any]]:
             "since": wire(claim.opened_at or claim.claimed_at),
             "amount": 0,
             "preemptible": False,
+            "until": wire(claims.ends_at(claim)),
             "because": f"{claims.standing(conductor, claim)}, claimed by {claim.owner}",
         }
         for claim in barring
