@@ -73,8 +73,32 @@ def test_what_can_never_start_is_said() -> None:
     made = engine({"job": "1", "gpu": 5})
     made.cycle(Instant(0))
     assert asked(made, "1", {}).reason.startswith("as things are it never starts: couldn't assign flavors")
+    beside = engine({"job": "0", "gpu": 4}, {"job": "1", "gpu": 5})  # nobody's unknown end is to blame
+    assert asked(beside, "1", {}).reason.startswith("as things are it never starts: couldn't assign flavors")
     stopped = engine({"job": "1", "gpu": 1}, policy={"queues": {"q": {"owns": {"gpu": 4}, "stop": "Hold"}}})
     assert asked(stopped, "1", {}).reason == "nothing can start there: ClusterQueue q is stopped"
+
+
+def test_no_card_is_big_enough_and_that_is_the_reason() -> None:
+    made = Engine(
+        lab.policy({"queues": {"q": {"owns": {"gpu": 4, "memory": "40Gi"}}}}),
+        lab.cards([{"id": "c", "memory": "16Gi"}]),
+    )
+    for job, gpu, memory in (("1", 4, "1Gi"), ("2", 1, "20Gi")):
+        made.add(lab.workload({"queue": "q", "job": job, "gpu": gpu, "memory": memory}, at=Instant(0), priorities={}))
+        made.cycle(Instant(0))
+    assert asked(made, "2", {}).reason == (
+        "as things are it never starts: no card of flavor card has 1 share(s) and 20 GiB free; there are 1, were they all empty"
+    )
+
+
+def test_queues_that_share_a_flavor_without_cards_do_not_wait_for_each_other() -> None:
+    queue = {"owns": {"cpu": {"cpu": 4}}}
+    made = Engine(lab.policy({"queues": {"q": queue, "r": queue}}), lab.cards([{"id": "c"}]))
+    for job, where in (("1", "r"), ("2", "q"), ("3", "q")):
+        made.add(lab.workload({"queue": where, "job": job, "cpu": 4}, at=Instant(0), priorities={}))
+        made.cycle(Instant(0))
+    assert asked(made, "3", {}).reason.startswith("job 2, which comes before it")
 
 
 def test_a_long_line_is_sampled_and_says_so() -> None:

@@ -17,10 +17,13 @@ from operator import attrgetter
 from tenure.domain.ids import Instant, WorkloadKey
 from tenure.domain.plan import Pend
 from tenure.domain.policy import Policy, QueueingStrategy
+from tenure.domain.reasons import PendingReason
 from tenure.domain.workload import Card, Workload
 
+from .cards import NoPlace
 from .engine import Engine, EngineOptions, Reservation
 from .items import Item
+from .nomination import eligible_places
 from .replay import Arrival, Life, Replay, ReplayOptions, Standing, replay
 from .world import Queue, World
 
@@ -30,6 +33,10 @@ LINE = 2000  # so many ahead of it in its own queue are replayed one by one
 SAMPLE = 1000  # of a longer line about so many are replayed, every k-th, and time is taken k times
 BEHIND = 300  # who waits behind it and could slip past
 MAX_CYCLES = 8000
+
+
+# No end of another job changes these.
+_FOR_GOOD = frozenset({PendingReason.EXCEEDS_MAX_QUOTA, PendingReason.NO_MATCHING_FLAVOR, PendingReason.MISCONFIGURED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +118,10 @@ def situation(engine: Engine, key: WorkloadKey, now: Instant) -> Situation | str
     pend = engine.status(key)
     if item.queue is None or item.queue.barrier is not None:
         return f"nothing can start there: {pend.message}" if pend else "its queue takes nobody"
+    if pend is not None and pend.reason in _FOR_GOOD:
+        return f"as things are it never starts: {pend.message}"
+    if (place := _nowhere(world, item)) is not None:
+        return f"as things are it never starts: {place.message}, were they all empty"
     queues = _concerned(world, item.queue)
     names = {q.spec.name for q in queues}
     line, rest, step = _line(item)
@@ -135,6 +146,17 @@ def situation(engine: Engine, key: WorkloadKey, now: Instant) -> Situation | str
     )
 
 
+def _nowhere(world: World, item: Item) -> NoPlace | None:
+    """Why no card would take it even if nobody held any; None where one would."""
+    assert item.queue is not None
+    if not world.cards.known:
+        return None
+    everybody = list(world.cards.held.values())
+    outcomes = [world.cards.place(r, without=everybody) for r in eligible_places(world, item, item.queue)]
+    barred = [outcome for outcome in outcomes if isinstance(outcome, NoPlace)]
+    return barred[0] if barred and len(barred) == len(outcomes) else None
+
+
 def _concerned(world: World, queue: Queue) -> list[Queue]:
     """The queues of its tree; where there are cards, also the trees that put work on the same ones."""
     trees = [[world.queue_of[node] for node in root.queues()] for root in world.tree.roots]
@@ -142,11 +164,12 @@ def _concerned(world: World, queue: Queue) -> list[Queue]:
     found = list(mine)
     if world.cards.known:
         others = [tree for tree in trees if tree is not mine]
-        flavors = _flavors(mine)
+        placed = {c.flavor for c in world.cards.cards.values()}
+        flavors = _flavors(mine) & placed
         while reached := [tree for tree in others if _flavors(tree) & flavors]:
             for tree in reached:
                 found += tree
-                flavors |= _flavors(tree)
+                flavors |= _flavors(tree) & placed
             others = [tree for tree in others if tree not in reached]
     return found
 

@@ -14,9 +14,10 @@ from tenure.domain.policy import PreemptionPolicy, QuotaCheckStrategy
 
 from .cards import NoPlace
 from .flavors import Assignment, Mode
-from .forms import GroupDemand, PodDemand, whole_card_amount
+from .forms import GroupDemand, PodDemand, effective_requests, whole_card_amount
 from .items import Item
-from .nomination import place_requests
+from .matching import matches_selector
+from .nomination import eligible_places, place_requests
 from .rights import Rights
 from .spelling import spell, spell_instant
 from .victims import Target, may_take
@@ -33,13 +34,20 @@ def blockers(world: World, item: Item, a: Assignment | None, targets: list[Targe
         pend = item.status
         return [Blocker(kind="queue", message=pend.message if pend else "no queue takes it")]
     if queue.barrier is not None:
-        found.append(Blocker(kind="queue", message=queue.barrier[1]))
+        found.append(Blocker(kind="queue", message="; ".join((queue.barrier[1], *world.faults(queue.spec)))))
+    if not matches_selector(queue.spec.namespace_selector, world.labels(item.workload.namespace)):
+        text = f"ClusterQueue {queue.spec.name} takes no work of namespace {item.workload.namespace}: its namespaceSelector"
+        text += " is absent" if queue.spec.namespace_selector is None else " does not match the namespace's labels"
+        found.append(Blocker(kind="queue", message=text))
     if item.not_before is not None and item.not_before > now:
         found.append(Blocker(kind="backoff", message=f"not before {spell_instant(item.not_before)}"))
     if a.mode is not Mode.FIT:
-        found += _quota(world, item, queue)
-    elif not found:
-        found += _placement(world, item, queue, a)
+        short = list(_quota(world, item, queue))
+        found += short
+        found += _no_room(world, item, queue, {h.key for b in short for h in b.held_by})
+    elif world.cards.known:
+        outcome = world.cards.place(place_requests(world, item, a))
+        found += [_placement(world, outcome, set())] if isinstance(outcome, NoPlace) else []
     if a.mode is not Mode.FIT and targets:
         found += _leaving(world, targets)
     if world.rights.options.ageing is not None:
@@ -52,11 +60,14 @@ def blockers(world: World, item: Item, a: Assignment | None, targets: list[Targe
 def _quota(world: World, item: Item, queue: Queue) -> Iterator[Blocker]:
     demand = world.demand(item, queue)
     for ps in demand.pod_sets:
-        if ps.missing is not None and world.policy.quota_check is QuotaCheckStrategy.BLOCK_UNDECLARED:
-            resource = ps.missing[1]
-            asked = ps.pod_set.requests.get(resource, 0) * ps.pod_set.count
-            text = f"ClusterQueue {queue.spec.name} has no quota for {resource}"
-            yield Blocker(kind="resource", resource=resource, asked=asked, free=0, message=text)
+        if ps.missing is None or world.policy.quota_check is not QuotaCheckStrategy.BLOCK_UNDECLARED:
+            continue
+        covered = {r for g in queue.spec.resource_groups for r in g.covered_resources}
+        for resource, each in sorted(effective_requests(ps.pod_set, world.policy).items()):
+            if each and resource not in covered:
+                text = f"ClusterQueue {queue.spec.name} has no quota for {resource}"
+                asked = each * ps.pod_set.count
+                yield Blocker(kind="resource", resource=resource, asked=asked, free=0, message=text)
     for group in queue.spec.resource_groups:
         parts = [(ps, g) for ps in demand.pod_sets for g in ps.groups if g.group is group]
         if not parts:
@@ -161,40 +172,53 @@ def _by_policy(item: Item, c: Item, policy: PreemptionPolicy, rule: str) -> tupl
     return possible, f"{rule} is {policy}: its priority {c.priority} {below} {item.priority}{newer}"
 
 
-def _placement(world: World, item: Item, queue: Queue, a: Assignment) -> Iterator[Blocker]:
-    del queue
+def _no_room(world: World, item: Item, queue: Queue, gone: set[WorkloadKey]) -> Iterator[Blocker]:
+    """Quota is short.  What no card could take even if all who hold that quota had left: one blocker a flavor, or none."""
     if not world.cards.known:
         return
-    outcome = world.cards.place(place_requests(world, item, a))
-    if not isinstance(outcome, NoPlace):
-        return
+    leaving = [world.cards.held[key] for key in sorted(gone) if key in world.cards.held]
+    outcomes = [world.cards.place(requests, without=leaving) for requests in eligible_places(world, item, queue)]
+    if all(isinstance(outcome, NoPlace) for outcome in outcomes):
+        yield from (_placement(world, outcome, gone) for outcome in outcomes if isinstance(outcome, NoPlace))
+
+
+def _placement(world: World, outcome: NoPlace, gone: set[WorkloadKey]) -> Blocker:
+    """No place, `gone` taken as having left."""
     r = outcome.request
-    rooms = [
-        (world.cards.room(c.id), c)
-        for c in world.cards.cards.values()
-        if c.flavor == r.flavor and not c.cordoned and c.id not in r.avoid
-    ]
-    resource = GPU if not any(shares >= r.shares for (shares, _), _ in rooms) else GPU_MEMORY
-    free = max((room[0] if resource == GPU else room[1] for room, _ in rooms), default=0)
-    asked = r.shares if resource == GPU else r.memory
-    holders: dict[WorkloadKey, int] = {}
-    flavor_cards = {c.id for _, c in rooms}
+    cards = {
+        c.id: c for c in world.cards.cards.values() if c.flavor == r.flavor and not c.cordoned and c.id not in r.avoid
+    }
+    rooms = {id: world.cards.room(id) for id in cards}
+    holders: dict[WorkloadKey, tuple[int, int]] = {}
     for key, placements in world.cards.held.items():
-        amount = sum(p.shares if resource == GPU else p.memory for p in placements if p.card in flavor_cards)
-        if amount:
-            holders[key] = amount
-    yield Blocker(
+        for p in placements:
+            if p.card not in cards:
+                continue
+            if key in gone:
+                rooms[p.card] = _plus(rooms[p.card], p.shares, p.memory)
+            else:
+                holders[key] = _plus(holders.get(key, (0, 0)), p.shares, p.memory)
+    which = 1 if any(shares >= r.shares for shares, _ in rooms.values()) else 0
+    text = outcome.message + (", also when those have left who hold its quota" if gone else "")
+    return Blocker(
         kind="placement",
-        resource=resource,
+        resource=(GPU, GPU_MEMORY)[which],
         flavor=r.flavor,
-        asked=asked,
-        free=max(0, free),
-        message=outcome.message,
+        asked=(r.shares, r.memory)[which],
+        free=max(0, 0, *(room[which] for room in rooms.values())),
+        message=text,
         held_by=tuple(
-            Holder(key=key, amount=n, preemptible=False, because="quota is there; nobody is preempted for a place")
+            Holder(
+                key=key, amount=n[which], preemptible=False, because="quota is there; nobody is preempted for a place"
+            )
             for key, n in sorted(holders.items())
+            if n[which]
         ),
     )
+
+
+def _plus(room: tuple[int, int], shares: int, memory: int) -> tuple[int, int]:
+    return room[0] + shares, room[1] + memory
 
 
 def _leaving(world: World, targets: list[Target]) -> Iterator[Blocker]:

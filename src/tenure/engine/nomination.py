@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tenure.domain.amounts import GPU, GPU_MEMORY
 
@@ -13,7 +13,7 @@ from .preemption import Oracle
 from .victims import Target
 from .world import Queue, World
 
-__all__ = ["nominate", "place_requests"]
+__all__ = ["eligible_places", "nominate", "place_requests"]
 
 Nomination = tuple[Assignment, list[Target]]
 
@@ -104,3 +104,23 @@ def place_requests(world: World, item: Item, a: Assignment) -> list[PlaceRequest
         avoid = item.form.avoid
         requests.append(PlaceRequest(ps.demand.pod_set.name, ps.count, choice.flavor, shares, memory, whole, avoid))
     return requests
+
+
+def eligible_places(world: World, item: Item, queue: Queue) -> Iterator[list[PlaceRequest]]:
+    """For each flavor that could pay for the card, what the workload at its smallest would ask of the cards."""
+    asking = [ps for ps in world.demand(item, queue).pod_sets if any(ps.card)]
+    groups = {r: g for g in queue.spec.resource_groups for r in g.covered_resources}
+    group = groups.get(GPU) or groups.get(GPU_MEMORY)
+    if not asking or group is None:
+        return
+    for k, quotas in enumerate(group.flavors):
+        requests = []
+        for ps in asking:
+            if any(g.group is group and g.barred[k] is not None for g in ps.groups):
+                break
+            count = ps.pod_set.count if ps.pod_set.min_count is None else ps.pod_set.min_count
+            (shares, memory), whole = ps.card, item.form.whole_card and ps.card[0] > 0
+            name, avoid = ps.pod_set.name, item.form.avoid
+            requests.append(PlaceRequest(name, count, quotas.flavor, shares, memory, whole, avoid))
+        else:
+            yield requests

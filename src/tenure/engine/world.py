@@ -126,13 +126,22 @@ class World:
                 self.enter(item)
 
     def _barrier(self, queue: ClusterQueue) -> tuple[PendingReason, str] | None:
-        missing = [f.flavor for g in queue.resource_groups for f in g.flavors if f.flavor not in self.policy.flavors]
-        checks = [c.name for c in queue.admission_checks if c.name not in self.policy.admission_checks]
         if queue.stop_policy is not StopPolicy.NONE:
             return PendingReason.SUSPENDED, f"ClusterQueue {queue.name} is stopped"
-        if missing or checks or (queue.cohort and queue.cohort in self.tree.cyclic):
+        if any(self.faults(queue)):
             return PendingReason.SUSPENDED, f"ClusterQueue {queue.name} is inactive"
         return None
+
+    def faults(self, queue: ClusterQueue) -> Iterator[str]:
+        """What makes the queue inactive, in Kueue's words where it has any (spec 1.2)."""
+        flavors = {f.flavor for g in queue.resource_groups for f in g.flavors} - self.policy.flavors.keys()
+        if flavors:
+            yield f"references missing ResourceFlavor(s): {','.join(sorted(flavors))}"
+        checks = {c.name for c in queue.admission_checks} - self.policy.admission_checks.keys()
+        if checks:
+            yield f"references missing AdmissionCheck(s): {','.join(sorted(checks))}"
+        if queue.cohort and queue.cohort in self.tree.cyclic:
+            yield f"the parents of its cohort {queue.cohort} go round in a circle"
 
     # -- entering and leaving -----------------------------------------------------------------------------------
 
