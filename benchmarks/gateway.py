@@ -1,0 +1,320 @@
+"""What the gateway adds: to a warm request, to a stream's chunks, to a cold start; and how much one process of it carries.
+
+The model is a bare server of asyncio that answers at once, so that what is timed is the way to it.  Clients are threads of
+this process with plain sockets, and the peers get the same bytes from the same client in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .rig import Home, Plan, Row, cpu_seconds, median, percentile, smaps
+
+BODY = b'{"model":"small","messages":[{"role":"user","content":"What is the capital of France?"}]}'
+STREAM = b'{"model":"small","stream":true,"messages":[]}'
+CHUNKS, CHUNK_S = 20, 0.05
+UPSTREAM = Path(__file__).with_name("gateway_upstream.py")
+BARE = Path(__file__).with_name("gateway_bare.py")
+
+
+def measure(plan: Plan) -> Iterator[Row]:
+    with Home(plan) as home:
+        yield _preempted(plan, home)
+        (home.path / "policy" / "small.json").write_text(json.dumps(_document()))
+        with home.wire() as wire:
+            wire.call("POST", "/api/v1/policy:reload", {})
+            gateway = int(json.loads((home.path / "daemon" / "address.json").read_text())["gateway_port"])
+            pid = _gateway_pid(home, gateway)
+            time.sleep(2)
+            daemon_cpu, gateway_cpu, began = cpu_seconds(home.pid), cpu_seconds(pid), time.monotonic()
+            time.sleep(plan.times(10))
+            idle = (cpu_seconds(home.pid) - daemon_cpu + cpu_seconds(pid) - gateway_cpu) / (time.monotonic() - began)
+            yield Row(what="idle: gateway and daemon, of one core", unit="%", ours=idle * 100, reach=0.5)
+            yield from _cold(plan, home, gateway)
+            direct = next(m["port"] for m in wire.call("GET", "/api/v1/models") if m["name"] == "small")
+            with _bare(direct) as bare:
+                ways = {"ours": gateway, "direct": direct, **bare}
+                yield from _latency(plan, ways)
+                yield from _rate(plan, ways)
+                yield from _streams(plan, ways)
+            yield Row(what="gateway: RSS", unit="MB", ours=smaps(pid)["rss"], reach=80)
+
+
+def _preempted(plan: Plan, home: Home) -> Row:
+    """A model whose server takes a second to leave, and a job of higher priority that needs all shares."""
+    path, document = home.path / "policy" / "slow.json", _document("slow")
+    server = [sys.executable, "-P", "-m", "tenure.testing.model_server", "--port", "{port}", "--leave-after", "1"]
+    path.write_text(json.dumps(document | {"spec": document["spec"] | {"command": server, "stopTimeout": "10s"}}))
+    took = []
+    with home.wire() as wire, home.stream() as stream:
+        wire.call("POST", "/api/v1/policy:reload", {})
+        for _ in range(3 if plan.quick else 5):
+            wire.call("POST", "/api/v1/models/slow:wake", {})
+            while next(m["state"] for m in wire.call("GET", "/api/v1/models")) != "ready":
+                time.sleep(0.02)
+            stream.forget()
+            body = {"argv": ["true"], "shares": 8, "gpu_memory": "12Gi", "priority": "training"}
+            began = time.time_ns()
+            job = wire.call("POST", "/api/v1/jobs", body)["id"]
+            admitted = stream.wait(lambda e, job=job: e["kind"] == "JobAdmitted" and e["job_id"] == job)
+            took.append((admitted - began) / 1e9)
+            home.wait(wire, job)
+        wire.call("POST", "/api/v1/models/slow:sleep", {})
+        path.unlink()
+        wire.call("POST", "/api/v1/policy:reload", {})
+        while wire.call("GET", "/api/v1/models"):
+            time.sleep(0.02)
+    return Row(
+        what="preemptor -> model's share is free, p50",
+        unit="s",
+        ours=median(took),
+        reach=1.3,
+        note=f"worst of {len(took)}: {max(took):.2f} s",
+    )
+
+
+def _document(name: str = "small") -> dict[str, Any]:
+    command = [sys.executable, "-P", str(UPSTREAM), "{port}", str(CHUNKS), str(CHUNK_S)]
+    spec: dict[str, Any] = {
+        "command": command,
+        "idleAfter": "1h",
+        "queueName": "large-model",
+        "priorityClassName": "on-demand",
+    }
+    spec |= {"shares": 1, "gpuMemory": "1Gi", "stopTimeout": "2s"}
+    return {"apiVersion": "tenure.dev/v1", "kind": "Model", "metadata": {"name": name}, "spec": spec}
+
+
+def _gateway_pid(home: Home, port: int) -> int:
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        sock.recv(1000)
+    for entry in os.listdir("/proc"):
+        if entry.isdecimal():
+            try:
+                words = Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0")
+                parent = int(Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if b"tenure.gateway.main" in words and parent == home.pid:
+                return int(entry)
+    raise RuntimeError("the gateway has no process")
+
+
+def _cold(plan: Plan, home: Home, port: int) -> Iterator[Row]:
+    """Through the gateway from asleep to the answer, less what the same server needs when a shell starts it."""
+    cold, alone = [], []
+    for _ in range(max(3, plan.times(10) // 2)):
+        free = socket.create_server(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+        free.close()
+        began = time.perf_counter()
+        process = subprocess.Popen([sys.executable, "-P", str(UPSTREAM), str(number), "1", "0"])
+        while True:
+            try:
+                with _Client(number) as client:
+                    client.ask(BODY)
+                break
+            except OSError:
+                time.sleep(0.002)
+        alone.append((time.perf_counter() - began) * 1e3)
+        process.terminate()
+        process.wait()
+        with home.wire() as wire:
+            wire.call("POST", "/api/v1/models/small:sleep", {})
+            while next(m["state"] for m in wire.call("GET", "/api/v1/models")) != "asleep":
+                time.sleep(0.02)
+        began = time.perf_counter()
+        with _Client(port) as client:
+            client.ask(BODY)
+        cold.append((time.perf_counter() - began) * 1e3)
+    note = f"cold {median(cold):.0f} ms; the server alone, started by hand, {median(alone):.0f} ms"
+    yield Row(what="added to a cold start, p50", unit="ms", ours=median(cold) - median(alone), reach=150, note=note)
+
+
+def _latency(plan: Plan, ways: dict[str, int]) -> Iterator[Row]:
+    seen: dict[str, list[float]] = {name: [] for name in ways}
+    clients = {name: _Client(port) for name, port in ways.items()}
+    for _ in range(plan.times(2000)):
+        for name, client in clients.items():
+            began = time.perf_counter()
+            client.ask(BODY)
+            seen[name].append((time.perf_counter() - began) * 1e3)
+    for client in clients.values():
+        client.close()
+    for share, reach, label in ((0.5, 0.5, "p50"), (0.99, 5.0, "p99")):
+        base = percentile(seen["direct"], share)
+        added = {name: percentile(values, share) - base for name, values in seen.items() if name != "direct"}
+        ours = added.pop("ours")
+        peers: dict[str, float | str] = {**added, **_absent(ways)}
+        yield Row(what=f"added latency, warm, one connection, {label}", unit="ms", ours=ours, reach=reach, peers=peers)
+
+
+def _rate(plan: Plan, ways: dict[str, int]) -> Iterator[Row]:
+    found: dict[str, float] = {}
+    for name, port in ways.items():
+        done = subprocess.run(
+            [sys.executable, "-P", str(Path(__file__).with_name("gateway_load.py")), str(port), "32", str(plan.times(50) / 10)],
+            input=BODY, capture_output=True, check=True,
+        )  # fmt: skip
+        found[name] = float(done.stdout)
+    ours, direct = found.pop("ours"), found.pop("direct")
+    note = f"directly {direct:.0f}/s; the load comes from one process, which shares the cores"
+    peers: dict[str, float | str] = {**found, **_absent(ways)}
+    yield Row(what="requests/s, 32 connections", unit="/s", ours=ours, reach=2500, more=True, peers=peers, note=note)
+
+
+def _streams(plan: Plan, ways: dict[str, int]) -> Iterator[Row]:
+    """Fifty streams at once; a chunk carries the time at which it was sent, on the clock that we read too."""
+    late: dict[str, list[float]] = {}
+    for name, port in ways.items():
+        delays: list[float] = []
+
+        def one(port: int = port, delays: list[float] = delays) -> None:
+            with _Client(port) as client:
+                delays.extend(client.stream())
+
+        threads = [threading.Thread(target=one) for _ in range(50)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        late[name] = delays
+    base = median(late.pop("direct"))
+    added = {name: median(values) - base for name, values in late.items()}
+    ours = added.pop("ours")
+    peers: dict[str, float | str] = {**added, **_absent(ways)}
+    yield Row(what="50 streams: added delay of a chunk, p50", unit="ms", ours=ours, reach=2, peers=peers)
+
+
+def _absent(ways: dict[str, int]) -> dict[str, str]:
+    return {} if "nginx" in ways else {"nginx": "it is not installed"}
+
+
+@contextmanager
+def _bare(upstream: int) -> Iterator[dict[str, int]]:
+    """The peers: a bare pass-through of aiohttp, and nginx where there is one."""
+    with _started([sys.executable, "-P", str(BARE), "{port}", str(upstream)]) as bare:
+        nginx = shutil.which("nginx")
+        if nginx is None:
+            yield {"aiohttp": bare}
+            return
+        folder = Path(os.environ.get("TMPDIR", "/tmp"), f"tenure-nginx-{os.getpid()}")
+        folder.mkdir()
+        config = folder / "nginx.conf"
+        port = _free()
+        config.write_text(
+            f"daemon off; pid {folder}/pid; error_log stderr crit; worker_processes 1; events {{ worker_connections 1024; }}\n"
+            f"http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f; "
+            f"uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s; upstream m {{ server 127.0.0.1:{upstream}; keepalive 64; }}\n"
+            f"server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://m; proxy_http_version 1.1; proxy_buffering off; "
+            'proxy_set_header Connection ""; } } }\n'
+        )
+        try:
+            with _started([nginx, "-c", str(config)], port=port):
+                yield {"aiohttp": bare, "nginx": port}
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _started(command: list[str], port: int = 0) -> Iterator[int]:
+    port = port or _free()
+    process = subprocess.Popen([word.replace("{port}", str(port)) for word in command])
+    try:
+        _until(lambda: socket.create_connection(("127.0.0.1", port)).close())
+        yield port
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _free() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])
+
+
+def _until(works: Callable[[], None]) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return works()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+class _Client:
+    """HTTP/1.1 on one kept connection, as little of it as the figures need."""
+
+    def __init__(self, port: int) -> None:
+        self._sock = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._rest = b""
+
+    def __enter__(self) -> _Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def ask(self, body: bytes) -> bytes:
+        self._send(body)
+        head, size = self._head()
+        if b" 200 " not in head.split(b"\r\n", 1)[0]:
+            raise RuntimeError(head.decode("latin-1"))
+        while len(self._rest) < size:
+            self._more()
+        found, self._rest = self._rest[:size], self._rest[size:]
+        return found
+
+    def stream(self) -> list[float]:
+        """How late each chunk was, in ms."""
+        self._send(STREAM)
+        self._head()
+        late = []
+        while b"[DONE]" not in self._rest:
+            while b"\n\n" in self._rest:
+                event, self._rest = self._rest.split(b"\n\n", 1)
+                if b'"sent":' in event:
+                    sent = float(event.split(b'"sent":', 1)[1].split(b"}", 1)[0])
+                    late.append((time.monotonic() - sent) * 1e3)
+            if b"[DONE]" not in self._rest:
+                self._more()
+        return late
+
+    def _send(self, body: bytes) -> None:
+        self._sock.sendall(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (len(body), body)
+        )
+
+    def _head(self) -> tuple[bytes, int]:
+        while b"\r\n\r\n" not in self._rest:
+            self._more()
+        head, self._rest = self._rest.split(b"\r\n\r\n", 1)
+        for line in head.lower().split(b"\r\n"):
+            if line.startswith(b"content-length:"):
+                return head, int(line.partition(b":")[2])
+        return head, 0
+
+    def _more(self) -> None:
+        data = self._sock.recv(65536)
+        if not data:
+            raise ConnectionError("closed")
+        self._rest += data
