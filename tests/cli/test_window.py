@@ -15,37 +15,38 @@ def window(home: Home, id: str) -> dict[str, Any]:
     return next(row for row in home.json("window", "ls", "--all") if row["id"] == id)
 
 
-def test_claim_look_and_let_go(running: Home) -> None:
-    model = running.submit("--priority", "on-demand", *SLEEP)
-    running.until(model, "running")
-    id = running.ok("window", "claim", "--for", "30m").strip()
-    shown = running.ok("window", "ls")
+def test_claim_look_and_let_go(home: Home) -> None:
+    model = home.submit("--priority", "on-demand", *SLEEP)
+    home.until(model, "running")
+    id = home.ok("window", "claim", "--for", "30m").strip()
+    shown = home.ok("window", "ls")
     assert id in shown
     assert "active" in shown
-    assert f"window {id} of " in running.ok("cards")
-    assert running.until(model, "queued")["reason"] == "WaitingForWindow"
-    assert f"window {id}" in running.ok("why", model)
-    refused = running.tenure("window", "claim")
+    assert f"window {id} of " in home.ok("cards")
+    assert home.until(model, "queued")["reason"] == "WaitingForWindow"
+    assert f"window {id}" in home.ok("why", model)
+    refused = home.tenure("window", "claim")
     assert refused.code == 1
     assert "--wait takes a place in line" in refused.err
-    assert running.ok("window", "release").strip() == id
-    running.until(model, "running")
-    assert running.ok("window", "ls") == ""
-    announced = running.ok("window", "claim", "--begin", "now+1hour").strip()
-    assert window(running, announced)["state"] == "scheduled"
-    assert running.tenure("window", "claim", "--for", "soon").code == 2
-    assert running.tenure("window", "release", "w99").code == 2
-    assert running.tenure("window", "grab").code == 2
+    assert home.ok("window", "release").strip() == id
+    home.until(model, "running")
+    assert home.ok("window", "ls") == ""
+    announced = home.ok("window", "claim", "--begin", "now+1hour").strip()
+    assert window(home, announced)["state"] == "scheduled"
+    home.ok("window", "release", announced)
+    assert home.tenure("window", "claim", "--for", "soon").code == 2
+    assert home.tenure("window", "release", "w99").code == 2
+    assert home.tenure("window", "grab").code == 2
 
 
-def test_run_with_a_window_has_the_card_to_itself(running: Home) -> None:
-    model = running.submit("--priority", "on-demand", *SLEEP)
-    running.until(model, "running")
-    said = running.tenure("run", "--window", "--shares", "8", "--gpu-memory", "16Gi", "--", "echo", "alone")
+def test_run_with_a_window_has_the_card_to_itself(home: Home) -> None:
+    model = home.submit("--priority", "on-demand", *SLEEP)
+    home.until(model, "running")
+    said = home.tenure("run", "--window", "--shares", "8", "--gpu-memory", "16Gi", "--", "echo", "alone")
     assert (said.code, said.out) == (0, "alone\n")
-    (claim,) = running.json("window", "ls", "--all")
+    claim = home.json("window", "ls", "--all")[0]
     assert (claim["state"], claim["reason"]) == ("ended", "JobEnded")
-    attempts = running.until(model, "running")["attempts"]
+    attempts = home.until(model, "running")["attempts"]
     assert attempts[0]["evicted"]["reason"] == "WindowClaimed"
 
 
@@ -76,12 +77,13 @@ def test_the_daemon_is_killed_and_the_line_stands(running: Home) -> None:
     assert running.json("show", model)["state"] == "queued"
 
 
-def test_a_claim_that_waits_is_withdrawn_with_its_command(running: Home) -> None:
-    running.ok("window", "claim")
-    waiting = running.spawn("window", "claim", "--wait")
-    id = eventually(lambda: next((w["id"] for w in running.json("window", "ls") if w["state"] == "waiting"), None))
-    assert window(running, id)["lease_s"] == 20  # and killed outright, it lapses with that
+def test_a_claim_that_waits_is_withdrawn_with_its_command(home: Home) -> None:
+    held = home.ok("window", "claim").strip()
+    waiting = home.spawn("window", "claim", "--wait")
+    id = eventually(lambda: next((w["id"] for w in home.json("window", "ls") if w["state"] == "waiting"), None))
+    assert window(home, id)["lease_s"] == 20  # and killed outright, it lapses with that
     waiting.send_signal(signal.SIGTERM)
     assert waiting.wait(20) == 128 + signal.SIGTERM
     waiting.communicate()
-    assert window(running, id)["reason"] == "Released"
+    assert window(home, id)["reason"] == "Released"
+    home.ok("window", "release", held)
