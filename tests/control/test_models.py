@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 import urllib.request
@@ -90,3 +92,94 @@ def test_a_model_wakes_is_a_job_and_sleeps(models: Callable[..., House], tmp_pat
     assert [(e.data["cause"], e.data["by"]) for e in woken] == [("a test", "tester")]
     told = [e.data["state"] for e in house.platform.ledger.events(kinds=[EventKind.MODEL_CHANGED])]
     assert told[-3:] == ["ready", "draining", "asleep"]
+
+
+def test_a_resident_model_is_up_with_the_platform_and_comes_back(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small", resident=True, queueName="default")
+    house = models()
+    row = until(house, "ready")
+    assert row["sleeps_at"] is None
+    os.kill(ask(row)["pid"], signal.SIGKILL)
+    until(house, "failed", "queued", "starting")
+    again = until(house, "ready")
+    assert again["wakes"] == 2
+    assert again["job_id"] != row["job_id"]
+
+
+def test_a_new_daemon_adopts_what_runs(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    before = until(house, "ready")
+    pid = ask(before)["pid"]
+    house.close(keep_jobs=True)
+    house.open(card=None)
+    after = until(house, "ready")
+    assert (after["job_id"], after["run_id"], after["port"]) == (before["job_id"], before["run_id"], before["port"])
+    assert ask(after)["pid"] == pid
+
+
+def test_what_only_waits_after_a_restart_sleeps(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    job = until(house, "ready")["job_id"]
+    house.close()
+    house.open(card=None)
+    assert house.wait(job)["outcome"] == "cancelled"
+    assert until(house, "asleep")["wakes"] == 0
+
+
+def test_a_lost_place_is_not_taken_again_for_nobody(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small", idleAfter="1s")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    row = until(house, "ready")
+    trainer = house.gpu("sleep", "60", shares=8, priority="training")
+    until(house, "queued", "asleep")
+    assert "nobody has asked" in house.wait(row["job_id"])["message"]
+    until(house, "asleep")
+    house.cancel(trainer)
+
+
+def test_a_model_that_is_no_longer_declared_is_put_to_sleep(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    job = until(house, "ready")["job_id"]
+    (tmp_path / "home" / "policy" / "model-small.json").unlink()
+    verbs.reload_policy(house.platform, caller=ME)
+    house.wait(job)
+    house.until("nothing is declared", lambda: views.models(house.platform) == [])
+
+
+def test_of_two_language_models_one_fits_and_the_others_why_says_so(
+    models: Callable[..., House], tmp_path: Path
+) -> None:
+    for name in ("one", "two"):
+        declare(tmp_path / "home", name)
+    house = models()
+    verbs.wake(house.platform, "one", caller=ME)
+    up = until(house, "ready", name="one")
+    verbs.wake(house.platform, "two", caller=ME)
+    until(house, "queued", name="two")
+    waits = house.until("it says who is in the way", lambda: (row := model(house, "two"))["blocked_by"] and row)
+    assert waits["blocked_by"] == ["one"]
+    assert waits["placeable"] is True
+    told = views.why(house.platform, waits["job_id"])
+    assert up["job_id"] in {holder["id"] for blocker in told["blockers"] for holder in blocker["held_by"]}
+    verbs.sleep(house.platform, "one", caller=ME)
+    until(house, "ready", name="two")
+
+
+def test_a_job_that_only_says_it_serves_a_model_is_not_believed(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small")
+    house = models()
+    labels = {"tenure.dev/model": "small", "tenure.dev/port": "20000"}
+    job = house.submit("sleep", "60", labels=labels, project="models")
+    house.wait(job, "running")
+    house.close(keep_jobs=True)
+    house.open(card=None)
+    assert model(house)["state"] == "asleep"
+    assert house.show(job)["state"] == "running"
+    house.cancel(job, grace_s=0)

@@ -19,6 +19,7 @@ from tenure.domain.events import Event, EventKind
 from tenure.domain.ids import Instant, JobId, RunId, WorkloadKey
 from tenure.domain.lifecycle import JobState, Outcome
 from tenure.domain.model import Model, ModelState
+from tenure.domain.reasons import PendingReason
 from tenure.ledger import JobRow
 from tenure.manifests.rules import check_spec
 from tenure.telemetry.listeners import Listener, Listeners
@@ -270,10 +271,14 @@ class Models:
             self._cancel(kept, kept.message)
         elif returning and not kept.model.resident and not kept.held and since_asked > kept.model.idle_after_s * 1e6:
             self._cancel(kept, "it lost its place, and nobody has asked for it within its idle time")
-        if now - kept.looked_us > LOOK_S * 1e6 or kept.state is not ModelState.QUEUED:
+        stale = now - kept.looked_us > LOOK_S * 1e6 or kept.reason == PendingReason.PENDING_EVALUATION
+        if stale or kept.state is not ModelState.QUEUED:
             kept.looked_us = now
+            before = (kept.blocked_by, kept.placeable)
             reason, message = self._why(kept, live)
             self._set(kept, ModelState.QUEUED, reason, message)
+            if (kept.blocked_by, kept.placeable) != before:
+                self._tell()
 
     def _begun(self, kept: Kept, live: Live | None, now: int) -> None:
         """A run of its job is there: the first look at it sets its clock."""
@@ -442,18 +447,22 @@ class Models:
                     self._leave(kept, "Undeclared", "it is no longer declared")
 
     def _adopt(self) -> None:
-        """What a daemon before this one started.  What only waits would come up for nobody: it wakes on request."""
+        """What a daemon before this one started.  What only waited would come up for nobody: it wakes on request."""
         with self._platform.conductor.lock:
             ours = [(name, live) for live in self._platform.conductor.live.values() if (name := model_of(live))]
         now = self._now()
         for name, live in ours:
             kept = self._kept.get(name)
-            waits = kept is not None and live.state is JobState.QUEUED and not kept.model.resident
-            if kept is None or kept.job is not None or waits:
+            if kept is None or kept.job is not None or (self._begins_now(live) and not kept.model.resident):
                 self._drop(live)
                 continue
             kept.job, kept.port, kept.asked_us = live.id, port_of(live), now
             self._step(kept)
+
+    def _begins_now(self, live: Live) -> bool:
+        """It waits, or this daemon let it in again: nothing of it was up before."""
+        attempts = self._platform.ledger.attempts(live.id)
+        return live.state is JobState.QUEUED or attempts[-1].created_at >= self._platform.started_at
 
     def _drop(self, live: Live) -> None:
         from .verbs.cancel import cancel
