@@ -8,6 +8,7 @@ import pytest
 
 from tenure.cli.ps import row
 from tenure.cli.render import age, code_of, emit, plain, span, table
+from tenure.cli.why import lines
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,37 @@ def test_a_job_that_waits_again_is_not_running() -> None:
     ended = started | {"state": "ended", "outcome": "completed", "ended_at": "2026-11-29T21:30:05.000000Z"}
     assert row(ended, wide=False)[6] == "5s"
     assert row(started | {"state": "queued"}, wide=False)[6] == "-"
+
+
+def test_why_says_whose_the_holder_is_and_what_a_preemption_cost() -> None:
+    holder = {"id": "4", "name": "train", "owner": "ada", "priority_class": "training", "preemptible": False}
+    holder |= {"since": "2026-11-29T21:30:00.000000Z", "because": "the rule"}
+    blocker = {
+        "kind": "quota",
+        "resource": "nvidia.com/gpu",
+        "flavor": "card",
+        "asked": 2,
+        "free": 0,
+        "held_by": [holder],
+    }
+    nothing = {"reason": "", "attempt": None, "taken_by": None, "rule": None, "lost_s": None}
+    ran = {
+        **nothing,
+        "phase": "ran",
+        "seconds": 90,
+        "attempt": 1,
+        "taken_by": "4",
+        "rule": "InClusterQueue",
+        "lost_s": 30,
+    }
+    phases = [
+        {**nothing, "phase": "waited", "reason": "WaitingForQuota", "seconds": 60},
+        ran,
+        {**nothing, "phase": "waited", "reason": "WaitingForQuota", "seconds": 5},
+    ]
+    said = lines({"id": "3", "state": "queued", "blockers": [blocker], "phases": phases})
+    assert said[2].startswith("    held by 4 train [training]: stays (the rule), ada's, for ")
+    assert said[3:] == [
+        "in all: waited (WaitingForQuota) 1m05s, ran 1m30s",
+        "  attempt 1 ran 1m30s, ended by 4 (InClusterQueue), 30s of it to do again",
+    ]

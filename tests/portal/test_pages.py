@@ -103,6 +103,9 @@ def test_the_card_shows_who_holds_it_who_waits_and_who_was_stopped_live(visit: V
     expect(page.locator("#a-1")).to_contain_text("InClusterQueue")
     expect(page.locator(f"#a-1 a[href='/jobs/{training}']")).to_be_visible()
     expect(page.locator("#b-1")).to_contain_text("training one")
+    expect(page.locator("main")).to_contain_text(f"Expected start: none, because job {training}, which comes before it")
+    taken = page.locator("tr", has=page.locator(f"td:has-text('ran') ~ td a[href='/jobs/{training}']")).first
+    expect(taken).to_contain_text("s of it to do again")
 
 
 def test_strange_names_are_text_everywhere(visit: Visit, door: Door) -> None:

@@ -9,7 +9,7 @@ from tenure.domain.amounts import format_quantity
 from .call import Call
 from .client import job_path
 from .grammar import Verb
-from .render import age, emit, moment, plain
+from .render import age, emit, moment, plain, span
 
 VERB = Verb(
     usage="why ID",
@@ -52,11 +52,32 @@ def lines(said: dict[str, Any]) -> list[str]:
     if changes:
         shown.append("what would change it:")
         shown += [f"  {plain(item['change'])}: {plain(item['effect'])}" for item in changes]
+    shown += _story(said.get("phases") or [])
     # What an attempt says of itself doubles what the job's lines say; `-o json` has both.
     history = [event for event in said.get("history") or [] if not str(event.get("kind")).startswith("Attempt")]
     if history:
         shown.append("so far:" if len(history) <= HISTORY else f"so far (the last {HISTORY} of {len(history)}):")
         shown += [_event(event) for event in history[-HISTORY:]]
+    return shown
+
+
+def _story(phases: list[dict[str, Any]]) -> list[str]:
+    """How long it waited for what, and ran; in one line, and a line for each time that its place was taken."""
+    if len(phases) < 2:
+        return []
+    spent: dict[str, float] = {}
+    for phase in phases:
+        what = phase["phase"] + (f" ({phase['reason']})" if phase["reason"] else "")
+        spent[what] = spent.get(what, 0.0) + phase["seconds"]
+    told = [f"{what} {span(seconds)}" for what, seconds in spent.items() if seconds >= 1 or what == "ran"]
+    shown = [f"in all: {plain(', '.join(told))}"] if told else []
+    for phase in phases:
+        if phase["rule"]:
+            by = f" by {phase['taken_by']}" if phase["taken_by"] else ""
+            lost = "" if phase["lost_s"] is None else f", {span(phase['lost_s'])} of it to do again"
+            shown.append(
+                f"  attempt {phase['attempt']} ran {span(phase['seconds'])}, ended{by} ({phase['rule']}){lost}"
+            )
     return shown
 
 
@@ -74,7 +95,10 @@ def _blocker(blocker: dict[str, Any]) -> list[str]:
         preemptible = "can be preempted" if holder.get("preemptible") else "stays"
         because = f" ({plain(holder['because'])})" if holder.get("because") else ""
         priority = f" [{holder['priority_class']}]" if holder.get("priority_class") else ""
-        lines.append(f"    held by {holder['id']} {plain(holder.get('name') or '')}{priority}: {preemptible}{because}")
+        whose = f", {plain(holder['owner'])}'s" if holder.get("owner") else ""
+        since = f", for {age(holder['since'])}" if holder.get("since") else ""
+        who = f"{holder['id']} {plain(holder.get('name') or '')}{priority}"
+        lines.append(f"    held by {who}: {preemptible}{because}{whose}{since}")
     if len(held) > HOLDERS:
         lines.append(f"    and by {len(held) - HOLDERS} more")
     return lines

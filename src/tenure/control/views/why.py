@@ -16,6 +16,7 @@ from ..live import Live
 from ..lookup import rows_of
 from .events import event_json
 from .expected import expected_start
+from .story import phases
 from .windows import holders_of_window
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def why(platform: Platform, id: str, *, forecast: bool = True) -> dict[str, Any]
         answer["blockers"] = [_unready(name, str(told.state), told.message) for name, told in unready.items()]
     if not answer["message"]:
         answer["message"] = _standing(row)
+    answer["phases"] = phases(platform.ledger, row, platform.settings.runs_dir, now=platform.clock.now())
     answer["history"] = _history(platform, row)
     return answer
 
@@ -65,7 +67,8 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
     with platform.conductor.lock:
         live = platform.conductor.live.get(row.id)
         if live is None or not live.in_engine:
-            answer["blockers"] = [_gate(row)]
+            answer["message"] = row.message or _unsaid(row)
+            answer["blockers"] = [_gate(row) | {"message": answer["message"]}]
             if live is not None and row.reason == PendingReason.WAITING_FOR_WINDOW:
                 shut, _ = platform.conductor.windows.verdict(platform.conductor, live)
                 answer["message"] = shut.message if shut is not None else row.message
@@ -127,6 +130,13 @@ def _gate(row: JobRow) -> dict[str, Any]:
     }
 
 
+def _unsaid(row: JobRow) -> str:
+    """A hold that was asked for with the submission is no news, and nobody wrote it down."""
+    if row.reason == PendingReason.SUSPENDED:
+        return f"held; `tenure release {row.id}` lets it be considered"
+    return "not in line yet: it came this moment"
+
+
 def _claimed(holder: dict[str, Any]) -> dict[str, Any]:
     """A card that it may not be placed on, while it waits for another."""
     about = {"kind": "window", "resource": None, "flavor": None, "asked": None, "free": None}
@@ -156,8 +166,8 @@ def _standing(row: JobRow) -> str:
 
 
 def _history(platform: Platform, row: JobRow) -> list[dict[str, Any]]:
-    """What happened, oldest first; changes of reason are kept, the fields that they set are left out."""
-    events = platform.ledger.events(job_id=row.id, limit=STORY)
+    """What happened lately, oldest first; changes of reason are kept, the fields that they set are left out."""
+    events = platform.ledger.events(job_id=row.id, limit=STORY, newest=True)[::-1]
     shown = []
     for event in events:
         if event.kind in (EventKind.ATTEMPT_CREATED, EventKind.ATTEMPT_STOPPING):

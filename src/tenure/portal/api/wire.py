@@ -225,6 +225,17 @@ class Counterfactual(Loose):
     effect: str
 
 
+class Phase(Loose):
+    """A span of a job's life; `to` is null for the present one."""
+
+    phase: str = Field(examples=["waited"])
+    reason: str
+    seconds: float
+    taken_by: str | None
+    rule: str | None
+    lost_s: float | None
+
+
 class Why(Loose):
     """Why a job is where it is: who holds what it asks for, and what would change it."""
 
@@ -237,6 +248,7 @@ class Why(Loose):
     expected_start: ExpectedStart | None
     expected_start_reason: str | None
     counterfactuals: list[Counterfactual]
+    phases: list[Phase]
     history: list[dict[str, Any]]
 
 

@@ -45,7 +45,7 @@ def job(
         request,
         "job.html",
         job=shown,
-        why=_why(platform, id) if shown["state"] == "queued" else None,
+        why=_why(platform, id),
         attempt=number,
         stream=stream,
         task=task,

@@ -1,0 +1,74 @@
+"""The life of a job that ran: its waits one by one, who took its place by which rule, and what has to be done again."""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from typing import Any
+
+from tenure.control import views
+
+from .conftest import House
+
+SAVES = """
+import time, tenure
+with tenure.Run("saves") as run:
+    time.sleep(0.5)
+    run.checkpoint(1, b"half")
+    print("saved", flush=True)
+    time.sleep(60)
+"""
+
+
+def story(house: House, job: str) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = views.why(house.platform, job)["phases"]
+    for one, other in pairwise(told):
+        assert one["to"] == other["from"], "no time is left out, and none told twice"
+    assert all(phase["to"] for phase in told[:-1])
+    return told
+
+
+def test_waits_and_what_was_taken_are_told_phase_by_phase(house: House) -> None:
+    holder = house.gpu("sleep", "0.5", shares=8, priority="training")
+    house.wait(holder, "running")
+    job = house.gpu("bash", "-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done", shares=8)
+    house.wait_out(job, "ready")
+    taker = house.gpu("sleep", "0.4", shares=8, priority="training")
+    house.wait(taker)
+    house.wait(job, "running")
+    house.cancel(job)
+    house.wait(job)
+    told = story(house, job)
+    assert [(p["phase"], p["reason"]) for p in told] == [
+        ("waited", "WaitingForQuota"),
+        ("was starting", ""),
+        ("ran", ""),
+        ("was leaving", ""),
+        ("waited", "WaitingForQuota"),
+        ("was starting", ""),
+        ("ran", ""),
+        ("was leaving", ""),
+    ]
+    first, second = (p for p in told if p["phase"] == "ran")
+    assert (first["attempt"], first["taken_by"], first["rule"]) == (1, taker, "InClusterQueue")
+    assert first["lost_s"] == first["seconds"]  # it saved nothing
+    assert (second["taken_by"], second["rule"], second["lost_s"]) == (None, None, None)
+    assert told[-1]["to"] is not None
+
+
+def test_what_a_checkpoint_holds_is_not_lost(house: House) -> None:
+    job = house.gpu(sys.executable, "-c", SAVES, shares=8)
+    house.wait_out(job, "saved")
+    house.wait(house.gpu("true", shares=8, priority="training"))
+    house.cancel(job)
+    house.wait(job)
+    ran = next(p for p in story(house, job) if p["phase"] == "ran")
+    assert 0 <= ran["lost_s"] <= ran["seconds"] - 0.5
+
+
+def test_a_hold_that_came_with_the_submission_says_how_to_end_it(house: House) -> None:
+    held = house.gpu("true", hold=True)
+    told = views.why(house.platform, held)
+    assert told["message"] == f"held; `tenure release {held}` lets it be considered"
+    assert [b["message"] for b in told["blockers"]] == [told["message"]]
+    house.cancel(held)
