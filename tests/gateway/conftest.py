@@ -17,6 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tenure.cli.client import Client
+from tenure.settings import load
+
 TENURE = Path(sys.executable).with_name("tenure")
 SERVER = [sys.executable, "-P", "-m", "tenure.testing.model_server", "--port", "{port}"]
 
@@ -68,7 +71,7 @@ class Home:
         (self.path / "policy" / f"{name}.json").write_text(json.dumps(document))
 
     def reload(self) -> None:
-        self.tenure("policy", "reload")
+        self.rest("POST", "/policy:reload")
         names = {path.stem for path in (self.path / "policy").glob("*.json")}
         eventually(lambda: names <= {one["id"] for one in self.ask("GET", "/v1/models").json["data"]})
 
@@ -95,9 +98,16 @@ class Home:
         return self.ask("POST", "/v1/chat/completions", body, headers=headers, timeout=timeout)
 
     def model(self, name: str) -> dict[str, Any]:
-        rows = json.loads(self.tenure("models", "-o", "json"))
-        row: dict[str, Any] = next(row for row in rows if row["name"] == name)
+        row: dict[str, Any] = next(row for row in self.rest("GET", "/models") if row["name"] == name)
         return row
+
+    def rest(self, method: str, path: str, **query: object) -> Any:
+        """The platform's own REST, without a process for each question."""
+        client = Client(load(self.env))
+        try:
+            return client.call(method, path, query=query, body={} if method == "POST" else None)
+        finally:
+            client.close()
 
     def until(self, name: str, *states: str, timeout: float = 20) -> dict[str, Any]:
         found: dict[str, Any] = eventually(
@@ -106,23 +116,16 @@ class Home:
         return found
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        from tenure.cli.client import Client
-        from tenure.settings import load
-
-        client = Client(load(self.env))
-        try:
-            return [event for event in client.get("/events", limit=5000) if event["kind"] == kind]
-        finally:
-            client.close()
+        return [event for event in self.rest("GET", "/events", limit=5000) if event["kind"] == kind]
 
     def forget(self) -> None:
         """Every model asleep, none declared."""
-        for row in json.loads(self.tenure("models", "-o", "json")):
-            self.tenure("models", "sleep", row["name"])
+        for row in self.rest("GET", "/models"):
+            self.rest("POST", f"/models/{row['name']}:sleep")
         for path in (self.path / "policy").glob("*.json"):
             path.unlink()
-        self.tenure("policy", "reload")
-        eventually(lambda: json.loads(self.tenure("models", "-o", "json")) == [])
+        self.rest("POST", "/policy:reload")
+        eventually(lambda: self.rest("GET", "/models") == [])
 
 
 def eventually(look: Callable[[], Any], *, timeout: float = 20) -> Any:

@@ -23,7 +23,7 @@ def test_twenty_at_once_start_one_process_and_get_twenty_answers(home: Home, tmp
     pids = (tmp_path / "starts").read_text().split()
     assert len(pids) == 1
     assert {str(a.json["pid"]) for a in answers} == set(pids)
-    row = home.model("twenty")
+    (row,) = json.loads(home.tenure("models", "-o", "json"))
     assert (row["state"], row["wakes"], row["run_id"]) == ("ready", 1, answers[0].headers["x-tenure-run"])
     woken = [e for e in home.events("ModelWoken") if e["data"]["model"] == "twenty"]
     assert [e["data"]["cause"] for e in woken] == ["POST /v1/chat/completions"]
@@ -52,7 +52,7 @@ def test_listing_health_and_scrapes_never_wake(home: Home) -> None:
 
 
 def test_only_inference_resets_the_idle_clock(home: Home) -> None:
-    home.declare("small", idleAfter="3s")
+    home.declare("small", idleAfter="2s")
     home.reload()
     home.chat("small")
     time.sleep(0.6)  # the gateway reports an end within a fifth of a second
@@ -63,7 +63,7 @@ def test_only_inference_resets_the_idle_clock(home: Home) -> None:
         time.sleep(0.1)
     assert home.model("small")["last_inference_at"] == asked
     row = home.until("small", "asleep", timeout=8)
-    assert "no inference for 3 s" in row["message"]
+    assert "no inference for 2 s" in row["message"]
 
 
 def test_the_openai_client_streaming_and_not(home: Home) -> None:

@@ -80,7 +80,7 @@ class _Request:
     passed: bool = False  # something of the server's own answer is out: it is not sent again
     left: bool = False
     done: bool = False
-    woke: bool = False
+    waited: bool = False
     held_s: float = 0.0
     first_byte_s: float | None = None
     run: str | None = None
@@ -105,7 +105,7 @@ class Gateway:
         self._active: set[str] = set()
         self._first: set[str] = set()
         self._held_lines: list[dict[str, Any]] = []
-        self._dirty = asyncio.Event()
+        self._dirty, self._some_held = asyncio.Event(), asyncio.Event()
         self._own_names = {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
         self._started = int(time.time())
 
@@ -214,8 +214,9 @@ class Gateway:
         """Wait for the desk's word.  A stream's client hears that it is not forgotten."""
         began = time.monotonic()
         self._held_lines.append({"model": request.model, "what": what, "who": request.who, "request": request.id, "state": str(self.desk.state(request.model))})  # fmt: skip
-        request.woke = True
+        request.waited = True
         self._dirty.set()
+        self._some_held.set()
         pause = PING_AFTER_S
         while not future.done():
             await asyncio.wait({future}, timeout=pause if request.stream else None)
@@ -475,9 +476,11 @@ class Gateway:
 
     async def _ticking(self) -> None:
         while True:
-            await asyncio.sleep(TICK_S if self.desk.held else 4 * TICK_S)
-            if self.desk.held:
-                self._do(self.desk.tick(time.monotonic()))
+            if not self.desk.held:
+                self._some_held.clear()
+                await self._some_held.wait()
+            await asyncio.sleep(TICK_S)
+            self._do(self.desk.tick(time.monotonic()))
 
     async def _reporting(self) -> None:
         """At once for the first word, then at most five times a second; a sign of life while anything is going on."""
@@ -510,7 +513,7 @@ class Gateway:
             status=request.status,
             left=request.left,
             held_s=round(request.held_s, 4),
-            woke=request.woke,
+            held=request.waited,
             streamed=request.stream,
             first_byte_s=None if request.first_byte_s is None else round(request.first_byte_s, 6),
             seconds=round(time.monotonic() - request.arrived, 6),
