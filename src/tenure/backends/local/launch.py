@@ -20,6 +20,7 @@ from .cgroup import Cgroup
 __all__ = ["READY", "Failure", "Plan", "explain", "spawn"]
 
 READY = b"."
+_CATCHABLE = frozenset(range(1, 32)) - {9, 19}
 _LONGEST_STRING = 128 * 1024  # the kernel's MAX_ARG_STRLEN, with 4 KiB pages
 
 
@@ -47,13 +48,18 @@ def spawn(plan: Plan, *, gate: tuple[int, int] | None) -> tuple[int, int]:
     """Fork.  Returns the pid and the descriptor on which the child reports: READY at the gate, JSON on failure, then EOF."""
     parent = os.getpid()
     reader, writer = os.pipe2(os.O_CLOEXEC)
-    pid, inside = _fork(plan.cgroup)
-    if pid == 0:
-        try:
-            os.close(reader)
-            _become(plan, parent, gate, writer, inside=inside)
-        finally:
-            os._exit(127)
+    # A signal that reaches the child before it has its own dispositions would only set a flag of ours, and be lost.
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, _CATCHABLE)
+    try:
+        pid, inside = _fork(plan.cgroup)
+        if pid == 0:
+            try:
+                os.close(reader)
+                _become(plan, parent, gate, writer, inside=inside)
+            finally:
+                os._exit(127)
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
     os.close(writer)
     os.set_blocking(reader, False)
     return pid, reader
@@ -111,9 +117,8 @@ def _default_signals() -> None:
     By the C module: `signal` wraps every number in an enum, which costs a start more than all that it does.
     """
     _signal.set_wakeup_fd(-1)
-    for number in range(1, 32):
-        if number not in (9, 19):  # KILL and STOP cannot be caught
-            _signal.signal(number, _signal.SIG_DFL)
+    for number in _CATCHABLE:
+        _signal.signal(number, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
