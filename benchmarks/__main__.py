@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .rig import Plan, Row, load, machine, scratch
 
-FIGURES = ("latency", "ending", "array", "preempt", "ps", "memory", "submit_rate", "gateway", "whatif")
+FIGURES = ("latency", "ending", "array", "preempt", "ps", "memory", "submit_rate", "engine", "gateway", "whatif")
 
 
 def main() -> int:
