@@ -6,6 +6,8 @@ import asyncio
 import json
 import os
 import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -81,3 +83,31 @@ def test_a_gateway_that_dies_is_started_again_at_the_same_address(home: Home) ->
     assert len(gateway) == 1
     os.kill(gateway[0], signal.SIGKILL)
     assert home.chat("small").json["pid"] == pid  # the model stays up, and the caller waited in the socket's line
+
+
+def test_two_clients_alternate_and_nobody_starves(home: Home, tmp_path: Path) -> None:
+    """A, B, A, B on a place for one, from four clients for four seconds: answered, or refused with a time."""
+    starts = tmp_path / "starts"
+    for name in ("one", "two"):
+        home.declare(name, "--starts", str(starts))
+    home.reload()
+    until = time.monotonic() + 4
+
+    def client(number: int) -> list[tuple[str, int]]:
+        seen = []
+        while time.monotonic() < until:
+            name = ("one", "two")[(number + len(seen)) % 2]
+            answer = home.chat(name, timeout=60)
+            assert answer.status == 200 or (answer.status in (429, 503) and int(answer.headers["retry-after"]) > 0)
+            seen.append((name, answer.status))
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        seen = [one for part in pool.map(client, range(4)) for one in part]
+    for name in ("one", "two"):
+        assert (name, 200) in seen
+    sleeps = [
+        e for e in home.events("ModelChanged") if e["data"]["state"] == "draining" and "makes room" in e["message"]
+    ]
+    assert len(sleeps) >= 1
+    assert len(starts.read_text().split()) <= 8  # six swaps a minute, and the first of each
