@@ -142,6 +142,25 @@ def test_a_queue_that_takes_nobody_says_what_is_wrong_with_it() -> None:
     }
 
 
+def test_where_nothing_is_short_the_turn_that_has_yet_to_come_is_named() -> None:
+    """The first flavor is full of lower work, the second free, and the queue prefers to preempt."""
+    queue = {
+        "owns": {"f0": {"cpu": 4}, "f1": {"cpu": 4}},
+        "within": "LowerPriority",
+        "when_can_preempt": "MayStopSearch",
+    }
+    engine = Engine(policy({"queues": {"q": queue}}))
+    for at, (job, priority) in enumerate([("low", 0), ("high", 1)]):
+        raw = {"job": job, "queue": "q", "cpu": 4, "priority": priority}
+        engine.add(workload(raw, at=Instant(at), priorities={}))
+        if job == "low":
+            _settle(engine)
+    (turn,) = engine.explain(WorkloadKey("high"), _NOW).blockers
+    assert (turn.kind, turn.message) == ("turn", "its next turn has yet to come; it would then preempt low")
+    (plan, *_) = _settle(engine)
+    assert [str(p.victim) for p in plan.preempts] == ["low"]
+
+
 def test_every_resource_without_quota_is_named() -> None:
     engine = Engine(policy(_LAB))
     raw = {"job": "w", "queue": "general", "gpu": 1, "cpu": 2, "example.com/licence": 3, "count": 2}

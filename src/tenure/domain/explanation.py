@@ -89,7 +89,8 @@ class Blocker:
 
     `kind`: `quota` (in use by others), `limit` (more than could ever be had), `flavor` (not eligible), `resource` (no
     quota for it), `queue` (missing or stopped), `line` (others first), `preemption` (victims have yet to leave),
-    `placement` (no card has room), `backoff`.
+    `placement` (no card has room), `backoff`,
+    `turn` (a flavor would do, and the queue's rules look at another first).
     """
 
     kind: str

@@ -54,6 +54,8 @@ def blockers(world: World, item: Item, a: Assignment | None, targets: list[Targe
         found += _older(queue, item)
     if not found:
         found += _line(queue, item)
+    if not found and a.mode is not Mode.FIT:
+        found.append(_turn(world, item, queue, targets))
     return found
 
 
@@ -234,6 +236,27 @@ def _leaving(world: World, targets: list[Target]) -> Iterator[Blocker]:
                 for t in leaving
             ),
         )
+
+
+def _turn(world: World, item: Item, queue: Queue, targets: list[Target]) -> Blocker:
+    """Nothing is short: some flavor would do, and the queue's flavorFungibility looks at another one first."""
+    if targets:
+        keys = ", ".join(sorted(t.item.key for t in targets))
+        return Blocker(kind="turn", message=f"its next turn has yet to come; it would then preempt {keys}")
+    shut = {b.flavor for b in _flavors(world, item, queue)}
+    every = dict.fromkeys(f.flavor for g in queue.spec.resource_groups for f in g.flavors)
+    rest = ", ".join(f for f in every if f not in shut)
+    text = f"its next turn has yet to come: flavorFungibility let the search end before it came to {rest or 'the rest'}"
+    return Blocker(kind="turn", message=text)
+
+
+def _flavors(world: World, item: Item, queue: Queue) -> Iterator[Blocker]:
+    """What is against each flavor, also where another would do."""
+    pod_sets = world.demand(item, queue).pod_sets
+    for group in queue.spec.resource_groups:
+        parts = [(ps, g) for ps in pod_sets for g in ps.groups if g.group is group]
+        for k in range(len(group.flavors) if parts else 0):
+            yield from _flavor(world, item, queue, parts, k)
 
 
 def _older(queue: Queue, item: Item) -> Iterator[Blocker]:
