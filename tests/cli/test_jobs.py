@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from .conftest import TENURE, Home
 
@@ -331,7 +332,6 @@ def test_runs_are_listed_shown_and_compared(home: Home) -> None:
 
 
 def test_yaml_says_what_json_says(home: Home) -> None:
-    yaml = pytest.importorskip("yaml")
     job = done(home, "--name", "训练", "--", "true")
     assert yaml.safe_load(home.ok("show", job, "-o", "yaml")) == home.json("show", job)
 
