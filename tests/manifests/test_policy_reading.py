@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.domain.errors import InvalidManifest
+from tenure.domain.errors import InvalidManifest, Problem
 from tenure.domain.policy import (
     AdmissionCheckRef,
     BorrowPolicy,
@@ -299,3 +299,13 @@ def test_objects_within_a_list_are_named_by_their_place():
         read_policy([("f", text)])
     assert [p.field for p in caught.value.problems] == ["items[0].spec.clusterQ", "items[0].spec.clusterQueue"]
     assert caught.value.problems[0].line == 7
+
+
+def test_what_is_refused_tells_errors_and_warnings_apart() -> None:
+    where = {"file": "q.yaml", "document": 1, "line": 5, "field": "spec"}
+    odd = Problem(**where, message="is odd", severity="warning")
+    refused = InvalidManifest([odd, Problem(**where, message="is wrong")])
+    assert str(refused).splitlines() == [
+        "q.yaml:5 (document 1): spec: warning: is odd",
+        "q.yaml:5 (document 1): spec: is wrong",
+    ]

@@ -71,7 +71,8 @@ class Problem:
         where = self.file + (f":{self.line}" if self.line else "")
         doc = f" (document {self.document})" if self.document else ""
         field = f" {self.field}:" if self.field else ""
-        return f"{where}{doc}:{field} {self.message}"
+        mark = " warning:" if self.severity == "warning" else ""
+        return f"{where}{doc}:{field}{mark} {self.message}"
 
 
 class InvalidManifest(InvalidRequest):
