@@ -156,7 +156,8 @@ def test_a_job_reads_nothing_and_ignores_nothing(rig: LocalRig) -> None:
     assert told[:3] == ["0", "1", "2"]
     masks = dict(itertools.pairwise(told))
     assert int(masks["SigBlk:"], 16) == 0
-    assert int(masks["SigIgn:"], 16) == 0
+    glibc_keeps = 1 << 31 | 1 << 32  # signals 32 and 33: its posix_spawn, as make uses it, leaves them ignored for good
+    assert int(masks["SigIgn:"], 16) & ~glibc_keeps == 0
     assert told[3] == told[4]  # leader of a session of its own
 
 
