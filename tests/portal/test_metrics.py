@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 KUEUE = {
+    "cluster_queue_resource_pending": "cluster_queue resource",
+    "cohort_subtree_admitted_workloads_total": "cohort priority_class",
     "admission_attempts_total": "result",
     "admission_attempt_duration_seconds": "result",
     "pending_workloads": "cluster_queue status",
@@ -164,6 +166,8 @@ def test_no_word_of_a_user_is_in_the_metrics(door: Door) -> None:
         jobs.append(door.submit("true", shares=1, gpu_memory="1Gi", hold=True, **secret))
         seen = scrape(door)
     assert "SECRET" not in seen.text
+    waits = seen.sum("tenure_cluster_queue_resource_pending", cluster_queue="general", resource="nvidia.com/gpu")
+    assert waits == 1  # what is held is not in the engine
     assert seen.sum("tenure_job_outcomes_total", outcome="failed") >= 1
 
 
@@ -204,6 +208,7 @@ def test_counters_are_what_the_diary_says_however_often_they_are_asked(open_door
         assert seen["tenure_metrics_diary_lag_events"] == 0
         assert seen["tenure_admitted_workloads_total"] == happened[EventKind.JOB_ADMITTED]
         assert seen["tenure_quota_reserved_workloads_total"] == happened[EventKind.JOB_ADMITTED]
+        assert seen["tenure_cohort_subtree_admitted_workloads_total"] == happened[EventKind.JOB_ADMITTED]
         assert seen["tenure_admission_wait_time_seconds_count"] == happened[EventKind.JOB_ADMITTED]
         assert seen["tenure_ready_wait_time_seconds_count"] == happened[EventKind.JOB_STARTED]
         assert seen["tenure_finished_workloads_total"] == happened[EventKind.JOB_ENDED] == len(jobs) + 3

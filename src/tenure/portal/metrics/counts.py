@@ -8,7 +8,7 @@ being counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tenure.domain.events import Event, EventKind
@@ -191,14 +191,31 @@ class Counts:
 
     # ------------------------------------------------------------------ for a scrape
 
-    def collect(self, samples: Samples, *, queues: Iterable[str], classes: Iterable[str]) -> None:
-        """Every counter; those that can be named beforehand are there from the start, so that their first step shows."""
+    def collect(
+        self,
+        samples: Samples,
+        *,
+        queues: Iterable[str],
+        classes: Iterable[str],
+        cohorts: Mapping[str, Iterable[str]] = {},
+    ) -> None:
+        """Every counter; those that can be named beforehand are there from the start, so that their first step shows.
+
+        `cohorts` names the queues below each cohort.
+        """
         counted = {**self._zeros(list(queues), list(classes)), **self._counters}
         for (name, labels), number in sorted(counted.items()):
             samples.add(name, number, *labels)
         for (name, labels), tally in sorted(self._waits.items(), key=lambda item: item[0]):
             samples.spread(name, tally, *labels)
         samples.add("tenure_stalled_runs", len(self._stalled))
+        for cohort, below in sorted(cohorts.items()):
+            totals: Counter[str] = Counter()
+            for queue in below:
+                for name in classes:
+                    totals[name] += counted.get(("tenure_admitted_workloads_total", (queue, name)), 0)
+            for name, number in sorted(totals.items()):
+                samples.add("tenure_cohort_subtree_admitted_workloads_total", number, cohort, name)
 
     def _zeros(self, queues: list[str], classes: list[str]) -> dict[tuple[str, tuple[str, ...]], int]:
         zeros: dict[tuple[str, tuple[str, ...]], int] = {

@@ -42,7 +42,8 @@ class Metrics:
         samples = Samples()
         policy = self._platform.policy.current
         classes = {"", *policy.workload_priority_classes, *policy.priority_classes}
-        self._follower.collect(samples, queues=policy.cluster_queues, classes=sorted(classes))
+        cohorts = self._gauges.queues_below(policy)
+        self._follower.collect(samples, queues=policy.cluster_queues, classes=sorted(classes), cohorts=cohorts)
         self._gauges.collect(samples, xids=self._follower.xids())
         self._house(samples)
         return samples

@@ -68,12 +68,14 @@ FAMILIES: tuple[Family, ...] = (
     _like_kueue("cluster_queue_nominal_quota", "gauge", _AMOUNT, "Quota owned"),
     _like_kueue("cluster_queue_borrowing_limit", "gauge", _AMOUNT, "What may be borrowed; absent where there is no limit"),
     _like_kueue("cluster_queue_lending_limit", "gauge", _AMOUNT, "What may be lent; absent where there is no limit"),
+    _like_kueue("cluster_queue_resource_pending", "gauge", "cluster_queue resource", "What the jobs that wait for quota ask for together, in base units"),
     _like_kueue("cluster_queue_weighted_share", "gauge", "cluster_queue cohort", "Thousandths of what the cohort could lend that the queue borrows, over its weight; +Inf with weight 0"),
     # Kueue's: cohorts
     _like_kueue("cohort_weighted_share", "gauge", "cohort", "The same of a cohort within the cohort above it"),
     _like_kueue("cohort_subtree_quota", "gauge", "cohort flavor resource", "What the cohort and all below it own and would lend"),
     _like_kueue("cohort_subtree_resource_reservations", "gauge", "cohort flavor resource", "What of that is in use"),
     _like_kueue("cohort_subtree_admitted_active_workloads", "gauge", "cohort", "Jobs of all queues below that hold quota"),
+    _like_kueue("cohort_subtree_admitted_workloads_total", "counter", "cohort priority_class", "Times that a job of a queue below was admitted"),
     # Kueue's: local queues
     _like_kueue("local_queue_pending_workloads", "gauge", f"{_LOCAL} status", "Jobs of the local queue that wait for quota"),
     _like_kueue("local_queue_unadmitted_workloads", "gauge", f"{_LOCAL} reason underlying_cause", "Jobs of the local queue that are not admitted, by reason"),

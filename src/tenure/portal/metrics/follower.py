@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tenure.control.app import Platform
 from tenure.domain.errors import Unavailable
@@ -51,14 +51,21 @@ class Follower:
         self._due.set()
         self._thread.join(5)
 
-    def collect(self, samples: Samples, *, queues: Iterable[str], classes: Iterable[str]) -> None:
+    def collect(
+        self,
+        samples: Samples,
+        *,
+        queues: Iterable[str],
+        classes: Iterable[str],
+        cohorts: Mapping[str, Iterable[str]],
+    ) -> None:
         """What the diary has said until now; a ledger that cannot be read leaves the counters where they were."""
         with self._lock:
             try:
                 self._read_page()
             except Unavailable as error:
                 log.debug("the counters stand still: %s", error)
-            self._counts.collect(samples, queues=queues, classes=classes)
+            self._counts.collect(samples, queues=queues, classes=classes, cohorts=cohorts)
             lag = self._platform.news.cursor - (self._cursor or self._platform.began_after)
         samples.add("tenure_metrics_diary_lag_events", max(0, lag))
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tenure.control.app import Platform
+from tenure.control.workloads import pod_requests
 from tenure.domain.amounts import CPU
 from tenure.domain.explanation import CardUsage, QueueUsage, Standing
 from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
@@ -35,7 +36,8 @@ class _Look:
     """Numbers of one moment.
 
     `outside` are jobs that a gate keeps from the engine, by local queue and reason.  `checked` are those that hold quota
-    and wait for admission checks, by local queue and cluster queue; `checked_usage` is what they hold.
+    and wait for admission checks, by local queue and cluster queue; `checked_usage` is what they hold.  `asked` is what
+    those ask for that wait in the engine, by cluster queue and resource.
     """
 
     at: float
@@ -47,6 +49,7 @@ class _Look:
     outside: Mapping[tuple[str, str, str], int]
     checked: Counter[tuple[str, str, str]]
     checked_usage: Counter[tuple[str, str, str]]
+    asked: Counter[tuple[str, str]]
 
 
 class Gauges:
@@ -70,6 +73,16 @@ class Gauges:
         if self._platform.found.source == "measured":
             self._measured(samples, xids)
 
+    def queues_below(self, policy: Policy) -> dict[str, tuple[str, ...]]:
+        """The cluster queues below each cohort."""
+        with self._turn:
+            return {cohort.name: tuple(cohort.queues) for cohort in self._fair(policy).cohorts()}
+
+    def _fair(self, policy: Policy) -> Fairness:
+        if self._fairness is None or self._fairness.policy is not policy:
+            self._fairness = Fairness(policy)
+        return self._fairness
+
     def _look(self) -> _Look | None:
         conductor = self._platform.conductor
         if not conductor.lock.acquire(timeout=PATIENCE_S):
@@ -84,6 +97,8 @@ class Gauges:
         finally:
             conductor.lock.release()
         states: Counter[str] = Counter()
+        asked: Counter[tuple[str, str]] = Counter()
+        known: dict[int, Mapping[str, int]] = {}  # tasks of an array share their spec
         outside: Counter[tuple[str, str, str]] = Counter()
         checked: Counter[tuple[str, str, str]] = Counter()
         checked_usage: Counter[tuple[str, str, str]] = Counter()
@@ -95,6 +110,13 @@ class Gauges:
                     for resource, flavor in part.flavors.items():
                         where = (job.admission.cluster_queue, flavor, resource)
                         checked_usage[where] += part.usage.get(resource, 0)
+            if job.state is JobState.QUEUED and job.in_engine:
+                local = policy.local_queues.get((job.spec.namespace, job.spec.queue or "default"))
+                each = known.get(id(job.spec))
+                if each is None:
+                    each = known[id(job.spec)] = pod_requests(job.spec, self._platform.cards)
+                for resource, amount in each.items():
+                    asked[local.cluster_queue if local else "", resource] += amount * job.spec.processes
             if job.state is JobState.QUEUED and not job.in_engine:
                 outside[job.spec.namespace, job.spec.queue or "default", job.reason] += 1
         self._last = _Look(
@@ -107,6 +129,7 @@ class Gauges:
             outside=outside,
             checked=checked,
             checked_usage=checked_usage,
+            asked=asked,
         )
         return self._last
 
@@ -115,16 +138,15 @@ class Gauges:
             samples.add("tenure_jobs", look.states.get(state, 0), state)
 
     def _queues(self, samples: Samples, look: _Look) -> None:
-        if self._fairness is None or self._fairness.policy is not look.policy:
-            self._fairness = Fairness(look.policy)
-        shares = self._fairness.weighted_shares(look.usage)
+        fairness = self._fair(look.policy)
+        shares = fairness.weighted_shares(look.usage)
         waiting, holding, oldest = _by_queue(look)
         now = self._platform.clock.now()
         open_checks: Counter[str] = Counter()
         for (_, _, queue_name), number in look.checked.items():
             open_checks[queue_name] += number
         for name, queue in look.policy.cluster_queues.items():
-            active = self._fairness.is_active(name)
+            active = fairness.is_active(name)
             for status in ("active", "pending", "terminating"):
                 one = status == ("active" if active else "pending")
                 samples.add("tenure_cluster_queue_status", one, name, status)
@@ -135,7 +157,7 @@ class Gauges:
             samples.add("tenure_reserving_active_workloads", holding[name], name)
             samples.add("tenure_admitted_active_workloads", holding[name] - open_checks[name], name)
             samples.add("tenure_cluster_queue_weighted_share", shares.get(name, 0.0), name, queue.cohort or "")
-        for cohort in self._fairness.cohorts():
+        for cohort in fairness.cohorts():
             samples.add("tenure_cohort_weighted_share", cohort.weighted_share, cohort.name)
             number = sum(holding[name] - open_checks[name] for name in cohort.queues)
             samples.add("tenure_cohort_subtree_admitted_active_workloads", number, cohort.name)
@@ -183,6 +205,10 @@ class Gauges:
             samples.add("tenure_local_queue_unadmitted_workloads", number, name, namespace, reason, "")
 
     def _amounts(self, samples: Samples, look: _Look) -> None:
+        covered = [(row.cluster_queue, row.resource) for row in look.usage]
+        for queue_name, resource in dict.fromkeys([*covered, *sorted(look.asked)]):
+            asked = look.asked[queue_name, resource] / (1000 if resource == CPU else 1)
+            samples.add("tenure_cluster_queue_resource_pending", asked, queue_name, resource)
         for row in look.usage:
             queue = look.policy.cluster_queues.get(row.cluster_queue)
             where = ((queue.cohort if queue else None) or "", row.cluster_queue, row.flavor, row.resource)
