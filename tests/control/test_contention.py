@@ -120,3 +120,12 @@ def test_a_class_that_the_policy_gave_is_told_everywhere(house: House):
     assert house.show(holder)["priority_class"] == "batch"
     assert [h["priority_class"] for card in views.cards(house.platform) for h in card["holders"]] == ["batch"]
     assert [j["priority_class"] for q in views.queues(house.platform) for j in q["jobs"]] == ["batch"]
+
+
+def test_everybody_in_a_line_of_equals_is_listed_with_the_reason(house: House):
+    holder = house.gpu("sleep", "60", shares=8)
+    house.wait(holder, "running")
+    base = house.answer("true", shares=1, gpu_memory="1Gi", array="1-50")["id"]
+    house.wait_reason(f"{base}_1", "WaitingForQuota")
+    listed = views.jobs(house.platform, array=base)["items"]
+    assert {(job["reason"], bool(job["message"])) for job in listed} == {("WaitingForQuota", True)}

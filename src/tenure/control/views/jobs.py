@@ -10,6 +10,7 @@ from tenure.domain.errors import InvalidRequest
 from tenure.domain.ids import WorkloadKey
 from tenure.domain.job import JobSpec
 from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
+from tenure.domain.reasons import PendingReason
 from tenure.ledger import AttemptRow, JobFilter, JobRow
 from tenure.manifests.wire import spec_to_json
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["array_json", "counts", "has_ended", "job_json", "jobs", "show"]
 
 ACTIVE = frozenset(JobState) - {JobState.ENDED}
+UNSEEN = PendingReason.PENDING_EVALUATION
 
 
 def job_json(row: JobRow, spec: JobSpec) -> dict[str, Any]:
@@ -111,7 +113,21 @@ def jobs(
             raise InvalidRequest(f"{state!r} is not a state; the states are {words}", field="state") from None
     which = JobFilter(states=states, project=project, name=name, queue=queue, array=array, owner=owner)
     page = platform.ledger.jobs(which, limit=limit, cursor=cursor)
-    return {"items": [job_json(row, platform.specs.of(row)) for row in page.items], "next": page.next}
+    items = [job_json(row, platform.specs.of(row)) for row in page.items]
+    _judge_unseen(platform, items)
+    return {"items": items, "next": page.next}
+
+
+def _judge_unseen(platform: Platform, items: Sequence[dict[str, Any]]) -> None:
+    """Deep in a line nobody has looked at a job yet, or only at its equals: then the engine is asked what it would say."""
+    unseen = [item for item in items if item["state"] == JobState.QUEUED and item["reason"] == UNSEEN]
+    if not unseen:
+        return
+    with platform.conductor.lock:
+        for item in unseen:
+            pend = platform.engine.status(WorkloadKey(item["id"]))
+            if pend is not None:
+                item["reason"], item["message"] = str(pend.reason), pend.message
 
 
 def has_ended(platform: Platform, id: str) -> bool:
