@@ -57,6 +57,12 @@ class House:
     def cancel(self, job: str, **fields: Any) -> dict[str, Any]:
         return verbs.cancel(self.platform, job, caller=ME, **fields)
 
+    def clear(self) -> None:
+        """Cancel whatever is left; what ends by itself meanwhile needs no word."""
+        for row in list(self.platform.ledger.live_jobs()):
+            with contextlib.suppress(Conflict):
+                self.cancel(row.id, grace_s=0.2)
+
     def run_dir(self, job: str, attempt: int = 1) -> Path:
         return self.home / "runs" / f"{job}.{attempt}"
 
@@ -135,7 +141,5 @@ def house(home: Path) -> Iterator[House]:
         yield house
         house.check_laws()
     finally:
-        for row in list(house.platform.ledger.live_jobs()):
-            with contextlib.suppress(Conflict):  # it ended between our look and our word
-                house.cancel(row.id, grace_s=0.2)
+        house.clear()
         house.close()

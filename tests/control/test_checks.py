@@ -72,8 +72,7 @@ def opened(home: Path) -> Iterator[Callable[..., House]]:
 
     yield open
     house.check_laws()
-    for row in list(house.platform.ledger.live_jobs()):
-        house.cancel(row.id, grace_s=0.2)
+    house.clear()
     house.close()
 
 

@@ -26,8 +26,7 @@ def two(home: Path) -> Iterator[House]:
         yield house
         house.check_laws(shares=16, memory=32 << 30)
     finally:
-        for row in list(house.platform.ledger.live_jobs()):
-            house.cancel(row.id, grace_s=0.2)
+        house.clear()
         house.close()
 
 
