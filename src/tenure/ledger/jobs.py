@@ -6,7 +6,7 @@ line in the diary in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -178,6 +178,8 @@ class JobWrites(JobReads, DiaryWriter):
     """
 
     _moved: dict[JobId, JobRow]
+    _specs_there: Collection[str]
+    specs_kept: set[str]
 
     def next_job_number(self, n: int = 1) -> int:
         """The first of `n` consecutive numbers that nobody else gets.  A rolled-back transaction gives its own back."""
@@ -284,8 +286,12 @@ class JobWrites(JobReads, DiaryWriter):
         groups.clear()
 
     def _keep_specs(self, texts: Mapping[str, str]) -> None:
-        known = {row[0] for row in self._rows(_SPECS_KNOWN, {"digests": list(texts)})}
-        self._write(insert(specs), [{"digest": d, "body": clean(t)} for d, t in texts.items() if d not in known])
+        unsure = [digest for digest in texts if digest not in self._specs_there]
+        if not unsure:
+            return
+        known = {row[0] for row in self._rows(_SPECS_KNOWN, {"digests": unsure})}
+        self._write(insert(specs), [{"digest": d, "body": clean(texts[d])} for d in unsure if d not in known])
+        self.specs_kept.update(unsure)
 
 
 def _changes(row: JobRow, change: Change) -> dict[str, object]:

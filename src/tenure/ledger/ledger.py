@@ -26,6 +26,8 @@ from .windows import WindowReads
 
 __all__ = ["Ledger"]
 
+REMEMBERED_SPECS = 4096
+
 
 class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, WindowReads, DiaryReads):
     """Reads by any thread at any time; writes inside `transaction`, one after another.
@@ -38,6 +40,7 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, Window
         self._turn = threading.Lock()
         self._holder: int | None = None
         self._closed = False
+        self._specs_there: set[str] = set()
         self._counting = threading.Lock()
         self.commits = {True: Tally(), False: Tally()}  # by `durable`: how long they took
         self._listeners: tuple[Callable[[int], None], ...] = ()
@@ -85,7 +88,7 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, Window
             try:
                 self._check_open()
                 connection = self._database.begin(durable=durable)
-                tx = Transaction(connection)
+                tx = Transaction(connection, self._specs_there)
                 try:
                     yield tx
                     began = time.perf_counter()
@@ -96,6 +99,7 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, Window
                     self._roll_back(connection)
                     raise
                 ticket = self._database.committed()
+                self._remember_specs(tx.specs_kept)
             finally:
                 self._holder = None
         if durable:
@@ -105,6 +109,12 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, Window
         if tx.wrote_events:
             for listener in self._listeners:
                 listener(newest)
+
+    def _remember_specs(self, kept: set[str]) -> None:
+        """Only after their commit.  A bounded memory of digests: it saves the commonest submit a question."""
+        if len(self._specs_there) > REMEMBERED_SPECS:
+            self._specs_there.clear()
+        self._specs_there |= kept
 
     def _roll_back(self, connection: Connection) -> None:
         try:

@@ -26,8 +26,11 @@ __all__ = ["Transaction"]
 class Transaction(JobWrites, AttemptWrites, RunWrites, RequestWrites, CordonWrites, WindowWrites, DiaryReads):
     """Made by `Ledger.transaction`.  Its reads see its own writes."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, specs_there: Collection[str] = ()) -> None:
+        """`specs_there` are digests of specs that are known to be committed: content never changes or goes."""
         self._on = connection
+        self._specs_there = specs_there
+        self.specs_kept: set[str] = set()
         self._lines: list[dict[str, Any]] = []
         self._moved: dict[JobId, JobRow] = {}
         self._tried: dict[RunId, AttemptRow] = {}

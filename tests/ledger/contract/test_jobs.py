@@ -275,3 +275,20 @@ def test_a_closed_ledger_says_so(ledger: Ledger) -> None:
     with pytest.raises(Unavailable, match="closed"), ledger.transaction():
         pass
     ledger.close()
+
+
+def test_a_spec_that_a_crash_took_back_is_written_again(ledger: Ledger) -> None:
+    """What is remembered of specs is what was committed, never what a transaction only meant to write."""
+    spec = '{"crash": 1}'
+
+    def crash() -> None:
+        with ledger.transaction() as tx:
+            tx.add_jobs([NewJob(id=JobId("crash"), name="crash", spec=spec)], Instant(1))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        crash()
+    for job in ("one", "two"):
+        with ledger.transaction() as tx:
+            (row,) = tx.add_jobs([NewJob(id=JobId(job), name=job, spec=spec)], Instant(2))
+        assert ledger.spec(row.spec_digest) == spec
