@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NewType
 
-__all__ = ["CardId", "Instant", "JobId", "RunId", "WorkloadKey", "array_base", "run_id", "split_run_id"]
+__all__ = ["CardId", "Instant", "JobId", "RunId", "WorkloadKey", "run_id", "split_run_id"]
 
 JobId = NewType("JobId", str)
 """`37`, or `37_4` for task 4 of array 37."""
@@ -33,9 +33,3 @@ def split_run_id(run: RunId) -> tuple[JobId, int]:
     if not job or not number.isdigit():
         raise ValueError(f"{run!r} is not the run of a job")
     return JobId(job), int(number)
-
-
-def array_base(job: JobId) -> JobId | None:
-    """`37` for `37_4`; None for a job that is not an array's task."""
-    base, sep, _ = job.partition("_")
-    return JobId(base) if sep else None

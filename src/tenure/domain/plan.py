@@ -71,7 +71,7 @@ class Livelock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`order` is the order in which the cycle processed its entries; `progress` tells whether another cycle may help."""
+    """`order` is the order in which the cycle processed its entries."""
 
     order: tuple[WorkloadKey, ...] = ()
     admits: tuple[Admit, ...] = ()
@@ -80,8 +80,3 @@ class Plan:
     shrinks: tuple[Shrink, ...] = ()
     pends: tuple[Pend, ...] = ()
     livelocks: tuple[Livelock, ...] = ()
-
-    @property
-    def progress(self) -> bool:
-        """True if the cycle looked at anything: only a cycle without heads has nothing more to say."""
-        return bool(self.order or self.pends)
