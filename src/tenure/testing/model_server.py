@@ -1,11 +1,17 @@
 """A small OpenAI-compatible server with knobs, for cases that a real one shows only on a bad day.
 
 Standard library only, and quick to start.  `python -P -m tenure.testing.model_server --port N [knobs]`; what it answers
-names the model that it was asked for and its own pid, so that a test knows who answered.
+names the model that it was asked for and its own pid, so that a test knows who answered.  `/phases` says when each step
+of its start was done, as any model server here does: unix seconds, null for what has not happened.
 """
 
 from __future__ import annotations
 
+import time
+
+MAIN_AT = time.time()  # before the other imports, whose time is one of the phases
+
+# ruff: noqa: E402
 import argparse
 import json
 import os
@@ -14,10 +20,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+IMPORTS_DONE_AT = time.time()
 
 __all__ = ["main"]
 
@@ -36,9 +43,12 @@ def main() -> None:
     for _ in range(knobs.children):
         child = subprocess.Popen([sys.executable, "-S", "-c", CHILD])
         print(f"child {child.pid}", flush=True)
-    _Handler.knobs, _Handler.ready_at = knobs, time.monotonic() + knobs.load
+    compiling = _compiling(knobs)
+    _Handler.knobs, _Handler.ready_at = knobs, time.monotonic() + knobs.load + compiling
+    _Handler.loaded_at = time.time() + knobs.load
+    _Handler.compiled_at = _Handler.loaded_at + compiling if knobs.compile else None
     if knobs.listen_late:
-        time.sleep(knobs.load)
+        time.sleep(knobs.load + compiling)
     if knobs.die_loading:
         threading.Timer(knobs.load, os._exit, (knobs.die_loading,)).start()
     server = _Server(("127.0.0.1", knobs.port), _Handler)
@@ -50,6 +60,10 @@ def _knobs() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A model server with knobs.")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--load", type=float, default=0.0, help="seconds until /health says 200")
+    parser.add_argument(
+        "--compile", type=float, default=0.0, help="seconds more, but for those whose cache directory is kept"
+    )
+    parser.add_argument("--no-phases", action="store_true", help="say nothing at /phases")
     parser.add_argument("--listen-late", action="store_true", help="listen only once it is loaded")
     parser.add_argument("--die-loading", type=int, default=0, metavar="CODE", help="exit with it when loaded")
     parser.add_argument("--lie", action="store_true", help="/health says 200, every inference 503")
@@ -61,6 +75,25 @@ def _knobs() -> argparse.Namespace:
     parser.add_argument("--starts", type=Path, help="a file that gets a line with the pid at each start")
     parser.add_argument("--seen", type=Path, help="a file that gets a line of JSON for each request")
     return parser.parse_args()
+
+
+def _compiling(knobs: argparse.Namespace) -> float:
+    """Seconds that it compiles: none where an earlier start has left its work in the cache directory."""
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    if not knobs.compile or folder is None:
+        return float(knobs.compile)
+    done = Path(folder) / "compiled"
+    if done.exists():
+        return 0.0
+    done.parent.mkdir(parents=True, exist_ok=True)
+    threading.Timer(knobs.load + knobs.compile, done.touch).start()
+    return float(knobs.compile)
+
+
+def _process_started_at() -> float:
+    """Unix seconds, to the clock tick of 10 ms: a process's start is counted from boot."""
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _leave(knobs: argparse.Namespace) -> None:
@@ -80,6 +113,9 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     knobs: argparse.Namespace
     ready_at: float
+    loaded_at: float
+    compiled_at: float | None
+    first_token_at: float | None = None
     dropped = 0
 
     def do_GET(self) -> None:
@@ -88,6 +124,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(200 if time.monotonic() >= self.ready_at else 503, {"status": "ok"})
         elif self.path.startswith("/pid"):
             self._json(200, {"pid": os.getpid()})
+        elif self.path == "/phases" and not self.knobs.no_phases:
+            self._json(200, self._phases())
         else:
             self._json(
                 404, {"error": {"message": "not here", "type": "invalid_request_error", "param": None, "code": None}}
@@ -115,7 +153,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(200, {"object": "list", "data": data, "model": asked.get("model"), "usage": {"prompt_tokens": 1, "total_tokens": 1}})  # fmt: skip
         else:
             time.sleep(float(asked.get("think", 0)))
+            _Handler.first_token_at = _Handler.first_token_at or time.time()
             self._json(200, self._completion(asked, len(body)))
+
+    def _phases(self) -> dict[str, float | int | None]:
+        now, ready_at = time.time(), self.compiled_at or self.loaded_at
+        return {
+            "pid": os.getpid(), "process_started_at": _process_started_at(), "main_at": MAIN_AT,
+            "imports_done_at": IMPORTS_DONE_AT, "load_done_at": self.loaded_at if now >= self.loaded_at else None,
+            "compile_done_at": self.compiled_at if self.compiled_at is not None and now >= self.compiled_at else None,
+            "ready_at": ready_at if now >= ready_at else None, "first_token_at": self.first_token_at,
+        }  # fmt: skip
 
     def _completion(self, asked: dict[str, Any], size: int) -> dict[str, Any]:
         message = {"role": "assistant", "content": f"Paris, says {os.getpid()}"}
@@ -136,6 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(self.knobs.chunk_delay)
                 if asked.get("die_at") == number:
                     os._exit(9)
+                _Handler.first_token_at = _Handler.first_token_at or time.time()
                 delta = {"content": f"word{number} "}
                 chunk = {
                     "id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": asked.get("model"), "sent": time.monotonic(),
