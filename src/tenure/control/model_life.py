@@ -1,0 +1,279 @@
+"""The life of a model that was asked for: waits, starts, is ready, leaves, has left; and what is done at each turn.
+
+Promises: `asleep` is said only when its job has ended, which a backend says only when every process has left; `ready` only
+when a process of the run itself answers; its end is asked for once.  Everything here happens under the one lock of
+`Models`, which a probe's thread takes as well.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tenure.domain.errors import Conflict, NotFound, TenureError
+from tenure.domain.events import EventKind
+from tenure.domain.ids import Instant, JobId, RunId, WorkloadKey
+from tenure.domain.lifecycle import JobState, Outcome
+from tenure.domain.model import ModelState
+from tenure.domain.reasons import PendingReason
+from tenure.ledger import JobRow
+from tenure.manifests.rules import check_spec
+from tenure.telemetry.listeners import Listener, Listeners
+
+from .caller import INTERNAL
+from .kept import Kept
+from .live import Live
+from .model_jobs import free_port, spec_of
+from .model_news import ModelNews
+from .namings import priority_of, queue_of
+from .probing import Probe
+
+if TYPE_CHECKING:
+    from .app import Platform
+
+__all__ = ["LOOK_S", "Lives"]
+
+LOOK_S = 1.0  # between two looks at a model that is up: does its server still listen?
+STALE_S = 15.0  # a gateway that has not spoken for this long has nothing in flight
+FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 300.0
+STEADY_S = 10.0  # a server that was ready for this long has not failed to start
+HOPELESS = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured", "Deactivated", "OnHold", "Suspended"})
+"""Reasons for waiting that time alone does not mend."""
+
+
+class Lives:
+    """`table` is every model by name; `poke` asks for another look soon."""
+
+    def __init__(
+        self,
+        platform: Platform,
+        *,
+        table: dict[str, Kept],
+        lock: threading.RLock,
+        news: ModelNews,
+        poke: Callable[[], None],
+    ) -> None:
+        self._platform, self._kept, self._lock, self._news, self._poke = platform, table, lock, news, poke
+        self._listeners = Listeners()
+
+    def step(self, kept: Kept) -> None:
+        """Bring one model up to what its job says now, and do what is due."""
+        now = self._now()
+        if now - kept.reported_us > STALE_S * 1e6:
+            kept.in_flight = kept.held = 0
+        if kept.job is None:
+            if kept.model.resident and kept.model.name in self._platform.policy.models and now >= kept.not_before_us:
+                self.submit(kept, by="tenure", cause="resident")
+            return
+        live = self._platform.conductor.live.get(kept.job)
+        state = live.state if live is not None else self._row(kept.job).state
+        match state:
+            case JobState.ENDED:
+                self._ended(kept, self._row(kept.job))
+            case JobState.QUEUED:
+                self._queued(kept, live, now)
+            case JobState.ADMITTED:
+                self._begun(kept, live, now)
+                self._set(kept, ModelState.STARTING, "Starting", "quota is reserved; its process is being started")
+            case JobState.RUNNING:
+                self._begun(kept, live, now)
+                self._running(kept, now)
+            case JobState.EVICTING | JobState.CANCELLING:
+                kept.unprobed()
+                row = self._row(kept.job)
+                self._set(kept, ModelState.DRAINING, row.reason, row.message)
+
+    def _queued(self, kept: Kept, live: Live | None, now: int) -> None:
+        kept.run = None
+        since_asked = now - kept.asked_us
+        returning = live is not None and live.attempts > 0
+        if kept.leaving_us:
+            self._cancel(kept, kept.message)
+        elif returning and not kept.model.resident and not kept.held and since_asked > kept.model.idle_after_s * 1e6:
+            self._cancel(kept, "it lost its place, and nobody has asked for it within its idle time")
+        stale = now - kept.looked_us > LOOK_S * 1e6 or kept.reason == PendingReason.PENDING_EVALUATION
+        if stale or kept.state is not ModelState.QUEUED:
+            kept.looked_us = now
+            before = (kept.blocked_by, kept.placeable)
+            reason, message = self._why(kept, live)
+            self._set(kept, ModelState.QUEUED, reason, message)
+            if (kept.blocked_by, kept.placeable) != before:
+                self._news.tell()
+
+    def _begun(self, kept: Kept, live: Live | None, now: int) -> None:
+        """A run of its job is there: the first look at it sets its clock."""
+        if live is not None and kept.run != live.current_run:
+            kept.run, kept.started_us, kept.ready_run, kept.silent_us = live.current_run, now, None, 0
+            kept.blocked_by, kept.placeable = (), True
+            kept.last_wake["admitted_at"] = self._platform.clock.now()
+            kept.unprobed()
+
+    def _running(self, kept: Kept, now: int) -> None:
+        if kept.run is None or kept.port is None:
+            return
+        kept.last_wake.setdefault("started_at", self._platform.clock.now())
+        if kept.ready_run != kept.run:
+            self._starting(kept, now)
+            return
+        if now - kept.looked_us >= LOOK_S * 1e6:
+            kept.looked_us = now
+            listens = self._listeners.is_held(kept.port)
+            kept.silent_us = 0 if listens else kept.silent_us or now
+        due = kept.sleeps_us()
+        if kept.silent_us and not kept.leaving_us:
+            self.leave(kept, "NotListening", f"its server no longer listens on port {kept.port}")
+            kept.blame = ("NotListening", kept.message)
+        elif due is not None and now >= due:
+            self.leave(kept, "Idle", f"no inference for {kept.model.idle_after_s:g} s")
+        if kept.leaving_us:
+            self._set(kept, ModelState.DRAINING, kept.reason, kept.message)
+            if kept.in_flight == 0 or now - kept.leaving_us > kept.model.stop_timeout_s * 1e6:
+                self._cancel(kept, kept.message)
+            return
+        self._set(kept, ModelState.READY, "", "")
+
+    def _starting(self, kept: Kept, now: int) -> None:
+        assert kept.run is not None
+        assert kept.port is not None
+        if kept.leaving_us:
+            self._cancel(kept, kept.message)
+            return
+        if kept.probe is None:
+            run = kept.run
+            kept.probe = Probe(
+                port=kept.port,
+                path=kept.model.ready_path,
+                run_dir=str(self._platform.conductor.driver.run_dir(run)),
+                ready=lambda: self._is_ready(kept, run),
+                stranger=lambda who: self._stranger(kept, run, who),
+            )
+        if now - kept.started_us > kept.model.start_timeout_s * 1e6:
+            self._fail(kept, "StartTimeout", f"it was not ready within {kept.model.start_timeout_s:g} s")
+            return
+        self._set(kept, ModelState.STARTING, "Loading", f"waits for 2xx on {kept.model.ready_path}, port {kept.port}")
+
+    def asked(self, kept: Kept) -> None:
+        kept.asked_us = self._now()
+        kept.last_inference_at = self._platform.clock.now()
+
+    # ------------------------------------------------------------------ what is heard of a server
+
+    def _is_ready(self, kept: Kept, run: RunId) -> None:
+        """From the probe's thread."""
+        with self._lock:
+            if kept.run != run or kept.leaving_us or kept.cancelled:
+                return
+            kept.ready_run, kept.ready_us, kept.looked_us = run, self._now(), self._now()
+            listening = kept.probe.listening_at if kept.probe is not None else None
+            if listening is not None:
+                kept.last_wake["listening_at"] = Instant(int(listening * 1e6))
+            kept.last_wake["ready_at"] = self._platform.clock.now()
+            kept.probe = None
+            self.step(kept)
+
+    def _stranger(self, kept: Kept, run: RunId, who: Listener) -> None:
+        """From the probe's thread: who answers on its port is none of the run's processes."""
+        with self._lock:
+            if kept.run == run and not kept.cancelled:
+                named = (
+                    f"{who.command} (pid {who.pid})" if who.pid is not None else "a process that may not be looked at"
+                )
+                self._fail(kept, "PortTaken", f"port {kept.port} is taken by {named}, which is no process of run {run}")
+
+    def _ended(self, kept: Kept, row: JobRow) -> None:
+        """Every process has left."""
+        now = self._now()
+        blame = kept.blame
+        if blame is None and not kept.cancelled and row.outcome in (Outcome.FAILED, Outcome.COMPLETED):
+            how = row.message or f"exit code {row.exit_code}"
+            when = "while it was loading" if kept.ready_run is None else "while it was up"
+            blame = (row.reason or "ServerEnded", f"its server ended by itself {when} ({how}); `tenure logs {row.id}`")
+        steady = kept.ready_us and now - kept.ready_us > STEADY_S * 1e6
+        wanted = kept.wanted
+        kept.gone()
+        kept.wanted = ""
+        if blame is not None:
+            kept.failures = 1 if steady else kept.failures + 1
+            wait = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (kept.failures - 1))
+            kept.not_before_us = now + int(wait * 1e6)
+            self._set(kept, ModelState.FAILED, *blame)
+            return
+        kept.failures = kept.not_before_us = 0
+        self._set(kept, ModelState.ASLEEP, row.reason, row.message)
+        if wanted and not self._platform.conductor.draining:
+            self.submit(kept, by="tenure", cause=wanted)
+
+    # ------------------------------------------------------------------ what is done
+
+    def submit(self, kept: Kept, *, by: str, cause: str) -> None:
+        from .verbs.submit import submit_specs  # verbs look at views, and views at the platform
+
+        platform = self._platform
+        taken = frozenset(k.port for k in self._kept.values() if k.port is not None)
+        message = f"{kept.model.name} is woken by {by}: {cause}"
+        try:
+            port = free_port(taken)
+            spec = spec_of(kept.model, home=platform.settings.home, port=port)
+            queue_of(platform.policy.current, spec)
+            priority_of(platform.policy.current, spec)
+            check_spec(spec)
+            ((row,),) = submit_specs(platform, [spec], env_digest=None, retry_of=[None])
+        except (TenureError, OSError) as error:
+            kept.failures += 1
+            kept.not_before_us = self._now() + int(min(LONGEST_BACKOFF_S, 2.0**kept.failures) * 1e6)
+            code = error.code if isinstance(error, TenureError) else type(error).__name__
+            self._set(kept, ModelState.FAILED, code, f"it cannot be woken: {error}")
+            return
+        kept.job, kept.port, kept.wakes = row.id, port, kept.wakes + 1
+        kept.asked_us = self._now()
+        kept.last_wake = {"asked_at": platform.clock.now(), "cause": cause, "by": by, "job_id": row.id}
+        self._news.write([self._news.line(EventKind.MODEL_WOKEN, kept, message, cause=cause, by=by)])
+        self.step(kept)
+
+    def leave(self, kept: Kept, reason: str, message: str) -> None:
+        kept.leaving_us = self._now()
+        kept.reason, kept.message = reason, message
+
+    def _fail(self, kept: Kept, reason: str, message: str) -> None:
+        kept.blame = (reason, message)
+        self.leave(kept, reason, message)
+        self._cancel(kept, message)
+
+    def _cancel(self, kept: Kept, message: str) -> None:
+        """Ask for its end, once.  What happens to it until it has left is the conductor's to see to."""
+        from .verbs.cancel import cancel
+
+        if kept.cancelled or kept.job is None:
+            return
+        kept.cancelled = True
+        self._set(kept, ModelState.DRAINING, kept.reason, message)
+        try:
+            cancel(self._platform, kept.job, caller=INTERNAL, reason=message, grace_s=kept.model.stop_timeout_s)
+        except (Conflict, NotFound):
+            self._poke()  # it has just ended by itself
+
+    # ------------------------------------------------------------------ inside
+
+    def _why(self, kept: Kept, live: Live | None) -> tuple[str, str]:
+        """Why it waits, and which models hold what it waits for."""
+        platform = self._platform
+        with platform.conductor.lock:
+            if live is None or not live.in_engine:
+                return (live.reason, live.message) if live is not None else ("PendingEvaluation", "")
+            told = platform.engine.explain(WorkloadKey(live.id), platform.clock.steady())
+            holders = {str(holder.key) for blocker in told.blockers for holder in blocker.held_by}
+        kept.blocked_by = tuple(sorted(k.model.name for k in self._kept.values() if k.job in holders and k is not kept))
+        kept.placeable = str(told.reason) not in HOPELESS
+        return str(told.reason), told.message
+
+    def _set(self, kept: Kept, state: ModelState, reason: str, message: str) -> None:
+        self._news.became(kept, state, reason, message)
+        if state in (ModelState.ASLEEP, ModelState.FAILED) and kept.model.name not in self._platform.policy.models:
+            self._kept.pop(kept.model.name, None)
+
+    def _row(self, job: JobId) -> JobRow:
+        return self._platform.ledger.job(job)
+
+    def _now(self) -> int:
+        return self._platform.clock.steady()
