@@ -421,3 +421,24 @@ def test_whatever_happens_in_whatever_order_nobody_enters(house: House) -> None:
     assert kinds["JobStarted"] > 2
     assert house.platform.conductor.faults == 0
     check_windows(house)
+
+
+@pytest.mark.parametrize("jump_s", [-7200, 86_400])
+def test_a_line_keeps_its_order_and_its_times_when_the_clock_jumps(
+    house: House, monkeypatch: pytest.MonkeyPatch, jump_s: int
+) -> None:
+    real = time.time_ns
+    first, second = claim(house, length="1h"), claim(house, BOB, wait=True, length="1h")
+    until_state(house, first, "active")
+    monkeypatch.setattr(time, "time_ns", lambda: real() + jump_s * 10**9)
+    third = claim(house, wait=True, length="1h")  # by the stamps it may have been claimed before the second
+    announced = claim(house, BOB, begin="now+1seconds", length="1s")
+    house.until("its time has come", lambda: state(house, announced) == "waiting", seconds=5)
+    assert [row["id"] for row in views.windows(house.platform)] == [first, second, third, announced]
+    verbs.release_window(house.platform, first, caller=ME)
+    opened = until_state(house, second, "active")
+    assert opened["opened_at"][:16] == time.strftime("%Y-%m-%dT%H:%M", time.gmtime(time.time_ns() / 1e9))
+    house.close(keep_jobs=True)  # and over a restart, which has only the stamps to go by
+    house.open()
+    assert [row["id"] for row in views.windows(house.platform)] == [second, third, announced]
+    check_windows(house)

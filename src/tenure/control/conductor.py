@@ -27,7 +27,7 @@ from tenure.domain.workload import Card
 from tenure.engine import Engine
 from tenure.ledger import JobRow, Ledger
 
-from . import admitting, driving, endings, inbox
+from . import admitting, driving, endings, inbox, window_gate
 from .checks import Controller, Inspector
 from .clock import Clock
 from .gates import Gates
@@ -241,7 +241,7 @@ class Conductor:
         assert live.state is JobState.QUEUED, live
         now = self.clock.steady()
         avoided = live.avoid
-        shut = self.gates.check(live, now=now) or self.windows.check(self, live)
+        shut = self.gates.check(live, now=now) or window_gate.check(self, live)
         if shut is None:
             if live.in_engine and live.avoid != avoided:
                 self.engine.update(live.workload(self.cards))
@@ -365,7 +365,7 @@ class Conductor:
         """The attempt has left and the job is queued again."""
         live.admission = None
         avoided = live.avoid
-        shut = self.gates.check(live, now=self.clock.steady()) or self.windows.check(self, live)
+        shut = self.gates.check(live, now=self.clock.steady()) or window_gate.check(self, live)
         if shut is not None:
             self.engine.remove(WorkloadKey(live.id))
             live.in_engine = False

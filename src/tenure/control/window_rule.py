@@ -40,7 +40,10 @@ class Rule:
         return (self.resident(live) and not window.including_resident) or self.inside(live, window)
 
     def resident(self, live: Live) -> bool:
-        return self._resident is not None and live.priority >= self._resident
+        return self.is_resident(live.priority)
+
+    def is_resident(self, priority: int) -> bool:
+        return self._resident is not None and priority >= self._resident
 
     def spared(self, live: Live) -> bool:
         """Training: where it runs already, the window waits for its end.  Whatever else is in the way has to leave."""

@@ -11,6 +11,7 @@ from tenure.domain.lifecycle import JobState
 from tenure.domain.reasons import PendingReason
 from tenure.ledger import JobRow
 
+from .. import window_gate
 from ..clock import wire
 from ..live import Live
 from ..lookup import rows_of
@@ -70,7 +71,7 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
             answer["message"] = row.message or _unsaid(row)
             answer["blockers"] = [_gate(row) | {"message": answer["message"]}]
             if live is not None and row.reason == PendingReason.WAITING_FOR_WINDOW:
-                shut, _ = platform.conductor.windows.verdict(platform.conductor, live)
+                shut, _ = window_gate.verdict(platform.conductor, live)
                 answer["message"] = shut.message if shut is not None else row.message
                 now_held = {"message": answer["message"], "held_by": holders_of_window(platform, row)}
                 answer["blockers"] = [_gate(row) | now_held]

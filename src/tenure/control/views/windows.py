@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tenure.domain.window import WindowState
 from tenure.ledger import JobRow, WindowRow
 
+from .. import window_gate
 from ..clock import wire
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def holders_of_window(platform: Platform, row: JobRow) -> list[dict[str, Any]]:
     claims = conductor.windows
     own = claims.of_job(row.id) if live.spec.window else None
     barring = [claim for claim in claims.of_card(own.card) if claims.holds(claim)] if own is not None else []
-    barring = [claim for claim in barring if claim is not own] or list(claims.barring(conductor, live).values())
+    barring = [claim for claim in barring if claim is not own] or list(window_gate.barring(conductor, live).values())
     return [
         {
             "id": claim.id,
