@@ -7,9 +7,21 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["error_body", "error_event", "headers_of", "models_body"]
+__all__ = ["STREAM_HEADERS", "Refused", "error_body", "error_event", "headers_of", "models_body"]
 
+STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]  # fmt: skip
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "invalid_request_error", 429: "rate_limit_error"}
+
+
+class Refused(Exception):
+    """An answer of ours instead of a model's.  Raised before any byte of one; after pings it becomes an event."""
+
+    def __init__(
+        self, status: int, code: str, message: str, *, param: str | None = None, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(code)
+        self.status, self.code, self.message = status, code, message
+        self.param, self.retry_after_s = param, retry_after_s
 
 
 def error_body(status: int, code: str, message: str, *, param: str | None = None) -> bytes:

@@ -1,0 +1,90 @@
+"""Which model a request is for, and whether it is inference.  An alias is rewritten to the model's own name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from .answers import Refused, models_body
+from .request import Request
+
+__all__ = ["Names"]
+
+LARGE_JSON = 1024 * 1024  # a body beyond this is read by a thread, so that others go on
+_FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
+
+
+class Names:
+    """The platform's table of models, by every name that a client may write."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Mapping[str, Any]] = {}
+        self._models: dict[str, str] = {}
+        self._adapters: frozenset[str] = frozenset()
+        self._started = int(time.time())
+
+    def heard(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self.rows = {row["name"]: row for row in rows}
+        self._models = {
+            name: row["name"] for row in self.rows.values() for name in (*row["adapters"], *row["aliases"], row["name"])
+        }
+        self._adapters = frozenset(name for row in self.rows.values() for name in row["adapters"])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every model, asleep or not, and every adapter."""
+        return models_body(self.rows.values(), self._started)
+
+    def one(self, wanted: str) -> dict[str, Any]:
+        """By any of its names, as it stands in a path.  Raises 404."""
+        wanted = unquote(wanted)
+        name = wanted if wanted in self._adapters else self._models.get(wanted)
+        for one in self.listed():
+            if one["id"] == name:
+                return one
+        raise Refused(404, "model_not_found", f"there is no model {wanted!r}", param="model")
+
+    async def identify(self, request: Request, headers: Mapping[bytes, bytes]) -> None:
+        """From the body, a form's field, the header, or because there is only one.  Raises 400 and 404."""
+        kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+        name: Any = headers.get(b"x-tenure-model", b"").decode("latin-1") or None
+        fields: dict[str, Any] | None = None
+        if kind == "multipart/form-data":
+            match = _FORM_MODEL.search(request.body)
+            name = match[1].decode("utf-8", "replace") if match else name
+        elif request.body and request.body.lstrip()[:1] == b"{":
+            fields = await _parsed(request.body)
+            name = fields.get("model") or name
+            request.stream = fields.get("stream") is True
+        if name is None and len(self.rows) == 1:
+            name = next(iter(self.rows))
+        if not isinstance(name, str):
+            raise Refused(400, "missing_model", "the request names no model; write `model` in its body", param="model")
+        model = self._models.get(name)
+        if model is None:
+            known = ", ".join(sorted(self._models)) or "none"
+            raise Refused(404, "model_not_found", f"there is no model {name!r}; there are: {known}", param="model")
+        request.model, request.asked_as = model, name
+        request.adapter = name if name in self._adapters else None
+        request.inference = request.path in self.rows[model]["inference_paths"]
+        if name != model and request.adapter is None and fields is not None:
+            fields["model"] = model
+            text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+            request.body = text.encode("utf-8", "surrogatepass")
+
+
+async def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        fields: dict[str, Any] = (
+            await asyncio.to_thread(json.loads, body) if len(body) > LARGE_JSON else json.loads(body)
+        )
+    except ValueError as error:
+        raise Refused(400, "invalid_json", f"the body is no JSON: {error}") from None
+    return fields

@@ -1,0 +1,73 @@
+"""What the platform hears of requests: what is in flight and held, what was asked, and when a model first answered.
+
+The first word is told at once, the next at most five times a second; a sign of life while anything is going on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from .platform import Platform
+from .policy import Desk
+from .request import Request
+
+__all__ = ["Report"]
+
+REPORT_S, ALIVE_S = 0.2, 5.0
+
+
+class Report:
+    """What there is to say since it was last said."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._active: set[str] = set()
+        self._first: set[str] = set()
+        self._held: list[dict[str, Any]] = []
+        self._dirty = asyncio.Event()
+
+    def spoke(self, request: Request) -> None:
+        """The idle clock hears of inference when it comes and when it ends."""
+        if request.inference and request.model:
+            self._active.add(request.model)
+            self._dirty.set()
+
+    def held(self, request: Request) -> None:
+        state = str(self._desk.state(request.model))
+        self._held.append(
+            {"model": request.model, "what": request.what, "who": request.who, "request": request.id, "state": state}
+        )
+        self._dirty.set()
+
+    def woken(self, model: str) -> None:
+        """Its first token has yet to come."""
+        self._first.discard(model)
+
+    def first_byte(self, request: Request) -> None:
+        if request.inference and request.model not in self._first:
+            self._first.add(request.model)
+            self.spoke(request)
+
+    async def run(self, platform: Platform, names: Iterable[str]) -> None:
+        """For ever.  `names` is read anew each time."""
+        while True:
+            busy = any(self._desk.flying(name) or self._desk.waiting(name) for name in names)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._dirty.wait(), ALIVE_S if busy else None)
+            self._dirty.clear()
+            active, self._active = self._active, set()
+            held, self._held = self._held, []
+            models = {
+                name: {
+                    "in_flight": self._desk.flying(name, inference=True),
+                    "held": self._desk.waiting(name),
+                    "active": name in active,
+                    "first_token": name in self._first,
+                }
+                for name in names
+            }
+            await platform.report({"models": models, "held": held})
+            await asyncio.sleep(REPORT_S)

@@ -1,0 +1,112 @@
+"""One request and its facts: what was asked, how far it is, and what is told of it afterwards.
+
+The body is read whole, because it names the model; no fact holds any of it but the model's name.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .answers import Refused
+
+__all__ = ["Receive", "Request", "Scope", "Send", "gone", "read_body"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+MAX_BODY = 256 * 1024 * 1024
+TAIL = 4096  # bytes of an answer's end that are looked at for its usage
+_USAGE = re.compile(rb'"(prompt_tokens|completion_tokens)"\s*:\s*(\d+)')
+
+
+@dataclass(slots=True)
+class Request:
+    """One request on its way.  Times are of the monotonic clock, in seconds."""
+
+    id: int
+    scope: Scope
+    send: Send
+    method: str
+    path: str
+    arrived: float
+    body: bytes = b""
+    model: str = ""
+    asked_as: str = ""
+    adapter: str | None = None
+    who: str = ""  # the name of its token
+    stream: bool = False
+    inference: bool = False
+    begun: bool = False  # our headers are out (a held stream has its pings)
+    passed: bool = False  # something of the server's own answer is out: it is not sent again
+    left: bool = False  # the client went before the end
+    done: bool = False
+    waited: bool = False
+    held_s: float = 0.0
+    first_byte_s: float | None = None
+    run: str | None = None
+    status: int = 0
+    tail: bytes = b""
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def what(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def saw(self, chunk: bytes) -> None:
+        """Keep the end of the answer."""
+        self.tail = chunk[-TAIL:] if len(chunk) >= TAIL // 4 else (self.tail + chunk)[-TAIL:]
+
+    def first_byte(self, status: int) -> None:
+        self.first_byte_s = time.monotonic() - self.arrived
+        self.status = status
+
+    def line(self) -> dict[str, Any]:
+        """What is told of it, when it is over."""
+        return {
+            "model": self.model,
+            "adapter": self.adapter,
+            "who": self.who or None,
+            "path": self.path,
+            "status": self.status,
+            "left": self.left,
+            "held_s": round(self.held_s, 4),
+            "held": self.waited,
+            "streamed": self.stream,
+            "first_byte_s": None if self.first_byte_s is None else round(self.first_byte_s, 6),
+            "seconds": round(time.monotonic() - self.arrived, 6),
+            "run": self.run,
+            **{found[1].decode(): int(found[2]) for found in _USAGE.finditer(self.tail)},
+            **self.facts,
+        }
+
+
+async def read_body(receive: Receive, headers: Mapping[bytes, bytes]) -> bytes:
+    """The whole body.  Raises 413, and 499 where the client left before its end."""
+    too_large = Refused(413, "body_too_large", f"a body of more than {MAX_BODY >> 20} MiB is not taken")
+    length = headers.get(b"content-length", b"0")
+    if length.isdigit() and int(length) > MAX_BODY:
+        raise too_large
+    pieces, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refused(499, "client_left", "the client left before its request was whole")
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > MAX_BODY:
+            raise too_large
+        if piece:
+            pieces.append(piece)
+        if not message.get("more_body"):
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def gone(receive: Receive) -> None:
+    """Returns when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
