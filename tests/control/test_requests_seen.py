@@ -1,0 +1,108 @@
+"""The gateway's journal, read back: every file, torn lines, what was refused, and nothing twice."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+from tenure.control.requests_seen import Hours, files_in, seen_of
+from tenure.gateway.journal import Journal
+
+NOON = 1_900_000_800.0 - 1_900_000_800 % 3600 + 1800  # half past some hour
+
+
+def line(at: float, model: str = "small", **more: Any) -> str:
+    facts = {"status": 200, "held_s": 0.0, "seconds": 1.0, "run": "3.1"} | more
+    return json.dumps({"at": at, "model": model, **facts}, separators=(",", ":")) + "\n"
+
+
+def test_every_file_is_read_and_what_is_torn_or_foreign_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "requests.old.jsonl").write_text(line(100.0) + line(101.0, "other") + "[1]\n" + '{"at":"noon","model":"small"}\n')  # fmt: skip
+    with gzip.open(tmp_path / "requests.2.jsonl.gz", "wt") as file:
+        file.write(line(50.0, seconds=5.0, held_s=4.5))
+    (tmp_path / "requests.jsonl").write_text('{"at":9' + "\n" + line(200.0) + line(201.0)[:-20])
+    (tmp_path / "other.jsonl").write_text(line(300.0))
+    seen = seen_of(tmp_path, "small", since=0)
+    assert sorted(seen.requests) == [(45.0, 0.5), (99.0, 1.0), (199.0, 1.0)]
+    assert seen_of(tmp_path, "small", since=99.5).requests == ((199.0, 1.0),)
+    assert seen_of(tmp_path / "none", "small", since=0).requests == ()
+
+
+def test_what_the_gateway_turned_away_woke_nobody(tmp_path: Path) -> None:
+    rows = [
+        line(10, status=404, run=None), line(20, status=429, run=None), line(30, status=429), line(40, status=499, run=None),
+        line(50, status=503, run=None), line(60, seconds="long", held_s=-1), line(70, "small\"er"),
+    ]  # fmt: skip
+    (tmp_path / "requests.jsonl").write_text("".join(rows))
+    assert [begin for begin, _ in seen_of(tmp_path, "small", since=0).requests] == [29, 39, 49, 60]
+    assert len(seen_of(tmp_path, 'small"er', since=0).requests) == 1
+
+
+def test_what_the_journal_writes_is_what_is_read(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "requests.jsonl")
+    for model in ("small", 'sm"all', "small"):
+        journal.write(model=model, status=200, held_s=0.25, seconds=1.0, run="3.1")
+    seen = seen_of(tmp_path, "small", since=0)
+    assert [service for _, service in seen.requests] == [0.75, 0.75]
+    assert seen.first_at is not None
+    hours = Hours(tmp_path)
+    now = seen.first_at + 1
+    hours.look(now=now)
+    assert sum(hours.of("small", now=now)) == 2
+    assert sum(hours.of('sm"all', now=now)) == 1
+
+
+def test_hours_are_counted_once_and_forgotten_after_a_day(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_text(line(NOON - 30 * 3600) + line(NOON - 3600) + line(NOON) + line(NOON, "other"))
+    hours = Hours(tmp_path)
+    hours.look(now=NOON)
+    hours.look(now=NOON)
+    assert hours.of("small", now=NOON) == [*[0] * 22, 1, 1]
+    with path.open("a") as file:
+        file.write(line(NOON)[:10])
+        file.flush()
+        hours.look(now=NOON)
+        assert hours.of("small", now=NOON)[-1] == 1
+        file.write(line(NOON)[10:])
+    hours.look(now=NOON)
+    assert hours.of("small", now=NOON)[-1] == 2
+    path.rename(tmp_path / "requests.old.jsonl")
+    path.write_text(line(NOON + 3600))
+    hours.look(now=NOON + 3600)
+    assert hours.of("small", now=NOON + 3600)[-3:] == [1, 2, 1]
+    hours.look(now=NOON + 24 * 3600)
+    assert hours.of("small", now=NOON + 24 * 3600) == [1, *[0] * 23]
+    path.unlink()
+    path.write_text("")
+    hours.look(now=NOON + 24 * 3600)
+
+
+def test_a_long_past_is_not_read(tmp_path: Path) -> None:
+    """The first look begins where the last day does."""
+    path = tmp_path / "requests.jsonl"
+    early = line(NOON - 100 * 3600, who="x" * 200)
+    path.write_text(early * 3000 + line(NOON - 2 * 3600) * 1000)
+    hours = Hours(tmp_path)
+    read: list[int] = []
+    take = hours._take
+
+    def watched(file: Any, at: int, *, oldest: int) -> int:
+        read.append(at)
+        return take(file, at, oldest=oldest)
+
+    hours._take = watched  # type: ignore[method-assign]
+    hours.look(now=NOON)
+    assert hours.of("small", now=NOON)[-3] == 1000
+    assert read[0] >= len(early) * 3000 - (1 << 17)
+
+
+def test_files_come_the_oldest_first(tmp_path: Path) -> None:
+    import os
+
+    for age, name in enumerate(("requests.jsonl", "requests.old.jsonl", "requests.2.jsonl.gz")):
+        (tmp_path / name).write_bytes(b"")
+        os.utime(tmp_path / name, (1000 - age, 1000 - age))
+    assert [path.name for path in files_in(tmp_path)] == ["requests.2.jsonl.gz", "requests.old.jsonl", "requests.jsonl"]
