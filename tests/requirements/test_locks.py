@@ -48,8 +48,9 @@ def listed(name: str) -> list[Requirement]:
         ("card.txt", wanted("pyproject.toml", "server")),
         ("card.txt", listed("card.in")),
         ("assets.txt", listed("assets.in")),
+        ("models.txt", listed("models.in")),
     ],
-    ids=["package", "studies", "lock", "card-package", "card", "assets"],
+    ids=["package", "studies", "lock", "card-package", "card", "assets", "models"],
 )
 def test_a_lock_holds_what_is_asked_for(lock: str, requirements: list[Requirement]) -> None:
     pinned = pins(lock)

@@ -1,0 +1,151 @@
+"""Real networks behind the gateway, asked with OpenAI's client."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+import openai
+import pytest
+
+from ..gateway.conftest import Home, eventually, lines
+from .conftest import QUESTION
+
+
+def ask(client: openai.OpenAI, model: str, question: str = QUESTION, tokens: int = 24) -> str:
+    answer = client.chat.completions.create(
+        model=model, max_tokens=tokens, messages=[{"role": "user", "content": question}]
+    )
+    return answer.choices[0].message.content or ""
+
+
+def cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True)) / math.hypot(*a) / math.hypot(*b)
+
+
+def test_a_question_wakes_the_language_model_and_is_answered(home: Home, client: openai.OpenAI) -> None:
+    assert home.model("assistant")["state"] == "asleep"
+    wakes = home.model("assistant")["wakes"]
+    answer = client.chat.completions.create(
+        model="default", max_tokens=24, messages=[{"role": "user", "content": QUESTION}]
+    )
+    assert "Paris" in (answer.choices[0].message.content or "")
+    assert answer.model == "assistant"
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens > 20
+    row = home.model("assistant")
+    assert (row["state"], row["wakes"]) == ("ready", wakes + 1)
+
+    phases = home.ask("GET", "/phases", headers={"X-Tenure-Model": "assistant"}).json
+    order = ("process_started_at", "main_at", "imports_done_at", "load_done_at", "ready_at", "first_token_at")
+    assert [phases[name] for name in order] == sorted(phases[name] for name in order)
+    assert phases["compile_done_at"] is None
+    assert abs(phases["first_token_at"] - time.time()) < 60
+
+
+def test_the_same_question_streams_the_same_answer(home: Home, client: openai.OpenAI) -> None:
+    whole = ask(client, "assistant")
+    with client.chat.completions.create(
+        model="assistant", max_tokens=24, stream=True, stream_options={"include_usage": True},
+        messages=[{"role": "user", "content": QUESTION}],
+    ) as stream:  # fmt: skip
+        chunks = list(stream)
+    words = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]
+    assert "".join(words) == whole
+    assert len(words) > 4
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens >= len(words)
+    line = eventually(lambda: [r for r in lines(home.path / "gateway" / "requests.jsonl") if r["streamed"]][-1:])[0]
+    assert line["completion_tokens"] == chunks[-1].usage.completion_tokens
+
+
+def test_related_texts_are_nearer_than_unrelated_ones(home: Home, client: openai.OpenAI) -> None:
+    texts = ["A cat sits on the mat.", "A kitten rests on the rug.", "The central bank raised its interest rate."]
+    answer = client.embeddings.create(model="embedder", input=texts)
+    cat, kitten, bank = (one.embedding for one in answer.data)
+    assert {len(cat), len(kitten), len(bank)} == {384}
+    assert cosine(cat, kitten) > 0.5
+    assert cosine(cat, bank) < 0.2
+    plain = client.embeddings.create(model="embedder", input=texts[0], encoding_format="float").data[0].embedding
+    assert cosine(cat, plain) == pytest.approx(1, abs=1e-5)  # beside longer texts or alone
+    assert answer.usage.prompt_tokens > 20
+
+
+def test_what_the_server_refuses_reaches_the_client_as_its_refusal(home: Home, client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="exceeds the available context"):
+        ask(client, "assistant", "word " * 3000)
+    with pytest.raises(openai.BadRequestError, match="none of them empty"):
+        client.embeddings.create(model="embedder", input=[])
+    assert "Paris" in ask(client, "assistant")
+
+
+def test_a_client_that_leaves_stops_the_real_generation(home: Home, client: openai.OpenAI) -> None:
+    ask(client, "assistant")
+    stream = client.chat.completions.create(
+        model="assistant", max_tokens=600, stream=True, messages=[{"role": "user", "content": "Tell me a long story."}]
+    )
+    next(iter(stream))
+    stream.close()
+    began = time.monotonic()
+    assert "Paris" in ask(client, "assistant")  # one answer at a time: it would wait for the end of the story
+    assert time.monotonic() - began < 8
+    assert home.model("assistant")["state"] == "ready"
+
+
+def test_training_takes_the_share_while_it_streams_and_gives_it_back(home: Home, client: openai.OpenAI) -> None:
+    ask(client, "assistant")
+    embedder = home.model("embedder")["run_id"]
+    run = home.model("assistant")["run_id"]
+    with client.chat.completions.create(
+        model="assistant", max_tokens=120, stream=True, messages=[{"role": "user", "content": "Tell me a story."}]
+    ) as stream:
+        chunks = iter(stream)
+        words = [next(chunks)]
+        training = home.tenure(
+            "submit", "--name", "training", "--priority", "training", "--shares", "7", "--gpu-memory", "8Gi", "--",
+            sys.executable, "-c", "import time; time.sleep(2)",
+        ).strip()  # fmt: skip
+        words += list(chunks)  # what was being answered when it was asked to leave is answered to its end
+    assert words[-1].choices[0].finish_reason in ("length", "stop")
+    held = client.chat.completions.create(  # the share is the training's for two seconds
+        model="assistant", max_tokens=24, messages=[{"role": "user", "content": QUESTION}]
+    )
+    assert "Paris" in (held.choices[0].message.content or "")
+
+    job = json.loads(home.tenure("show", training, "-o", "json"))
+    assert (job["state"], job["outcome"]) == ("ended", "completed")
+    record = (home.path / "runs" / run / "record.jsonl").read_text().splitlines()
+    stops = [one for one in map(json.loads, record) if one["kind"] == "stop_requested"]
+    closed = json.loads(record[-1])
+    assert [(one["stop"], one["by"]) for one in stops] == [("preempt", training)]
+    assert (closed["kind"], closed["outcome"]) == ("closed", "interrupted")
+    back = home.model("assistant")
+    assert back["state"] == "ready"
+    assert back["run_id"] != run
+    assert home.model("embedder")["run_id"] == embedder, "the resident one was not touched"
+
+
+def test_of_two_language_models_one_fits_and_the_other_says_why(home: Home, client: openai.OpenAI) -> None:
+    ask(client, "assistant")
+    with client.chat.completions.create(
+        model="assistant", max_tokens=150, stream=True, messages=[{"role": "user", "content": "Tell me a story."}]
+    ) as stream:
+        chunks = iter(stream)
+        next(chunks)
+        got: list[str] = []
+        waiting = threading.Thread(target=lambda: got.append(ask(client, "second")))
+        waiting.start()
+        row = home.until("second", "queued")
+        why = json.loads(home.tenure("why", row["job_id"], "-o", "json"))
+        assert "large-model" in json.dumps(why)
+        assert "borrow" in row["message"].lower()
+        assert len(list(chunks)) > 20, "the answer under way was not cut for it"
+    waiting.join(timeout=60)
+    assert got
+    assert "Paris" in got[0]
+    assert home.model("second")["state"] == "ready"
+    assert home.model("assistant")["state"] == "asleep"
