@@ -87,7 +87,7 @@ class Lives:
     def _queued(self, kept: Kept, live: Live | None, now: int) -> None:
         kept.run = None
         since_asked = now - kept.asked_us
-        returning = live is not None and live.attempts > 0
+        returning = live is not None and (live.attempts > 0 or live.reason == PendingReason.WAITING_FOR_WINDOW)
         if kept.leaving_us:
             self._cancel(kept, kept.message)
         elif returning and not kept.model.resident and not kept.held and since_asked > kept.model.idle_after_s * 1e6:

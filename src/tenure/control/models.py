@@ -12,10 +12,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tenure.domain.errors import Conflict, NotFound, Unavailable
+from tenure.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from tenure.domain.events import EventKind
 from tenure.domain.lifecycle import JobState
 from tenure.domain.model import ModelState
+from tenure.ledger import WindowRow
 
 from .caller import INTERNAL
 from .kept import Kept
@@ -23,6 +24,8 @@ from .live import Live
 from .model_jobs import model_of, port_of
 from .model_life import LOOK_S, Lives
 from .model_news import ModelNews
+from .namings import class_of
+from .window_gate import shut_to
 
 if TYPE_CHECKING:
     from .app import Platform
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Kept", "Models"]
 
 log = logging.getLogger(__name__)
+
+HELD_S = 120.0  # no request is held for longer than this
 
 
 class Models:
@@ -44,6 +49,7 @@ class Models:
         self._lives = Lives(platform, table=self._kept, lock=self._lock, news=self.news, poke=self._poke.set)
         self._thread: threading.Thread | None = None
         self._unsubscribe: Callable[[], None] | None = None
+        self._shut: frozenset[tuple[str, str]] = frozenset()  # which windows shut out whom, as was last told
         self.closing = False
 
     # ------------------------------------------------------------------ running
@@ -115,7 +121,7 @@ class Models:
                 if kept.leaving_us or kept.cancelled:
                     kept.wanted = f"{cause} by {by}"
                 return kept
-            if insist or self._now() >= kept.not_before_us:
+            if insist or (self._now() >= kept.not_before_us and not self._shut_out(kept)):
                 self._lives.submit(kept, by=by, cause=cause)
             return kept
 
@@ -163,6 +169,7 @@ class Models:
                 with self._lock:
                     for kept in list(self._kept.values()):
                         self._lives.step(kept)
+                    self._look_at_windows()
             except Exception:
                 log.exception("a look at the models failed; the next one follows")
                 self._poke.wait(LOOK_S)
@@ -170,7 +177,35 @@ class Models:
     def _patience(self) -> float | None:
         with self._lock:
             busy = [k for k in self._kept.values() if k.job is not None or (k.model.resident and not self.closing)]
-        return LOOK_S if busy else None
+        return LOOK_S if busy or self._platform.conductor.windows.rows else None
+
+    def window_of(self, kept: Kept) -> WindowRow | None:
+        """The window in which it cannot wake; None for one that is up, and where it can."""
+        conductor, policy = self._platform.conductor, self._platform.policy.current
+        if kept.state in (ModelState.STARTING, ModelState.READY) or not conductor.windows.rows:
+            return None
+        try:
+            priority, _ = class_of(policy, kept.model.priority_class)
+        except InvalidRequest:  # it cannot be woken at all, and a wake says so
+            return None
+        with conductor.lock:
+            return shut_to(conductor, kept.model, priority=priority)
+
+    def _shut_out(self, kept: Kept) -> bool:
+        """A request does not put it in line behind a window that it will not wait for; the gateway is told so again."""
+        row = self.window_of(kept)
+        if row is None or self._platform.conductor.windows.over_by(row) - self._now() <= HELD_S * 1e6:
+            return False
+        self.news.tell()
+        return True
+
+    def _look_at_windows(self) -> None:
+        """Whoever watches is told when a window shuts somebody out, or does so no longer."""
+        found = ((kept.model.name, self.window_of(kept)) for kept in self._kept.values())
+        shut = frozenset((name, f"{row.id} {row.state}") for name, row in found if row is not None)
+        if shut != self._shut:
+            self._shut = shut
+            self.news.tell()
 
     # ------------------------------------------------------------------ inside
 

@@ -9,7 +9,7 @@ from tenure.domain.errors import InvalidRequest
 from tenure.domain.job import JobSpec
 from tenure.domain.policy import Policy, QuotaCheckStrategy
 
-__all__ = ["priority_of", "queue_of", "uncounted"]
+__all__ = ["class_of", "priority_of", "queue_of", "uncounted"]
 
 
 def queue_of(policy: Policy, spec: JobSpec) -> str:
@@ -38,7 +38,11 @@ def priority_of(policy: Policy, spec: JobSpec) -> tuple[int, str | None]:
     Kueue's rule: a WorkloadPriorityClass wins over a PriorityClass, which wins over the globalDefault one, which wins
     over 0.  Raises InvalidRequest with the nearest name.
     """
-    wanted = spec.priority_class
+    return class_of(policy, spec.priority_class)
+
+
+def class_of(policy: Policy, wanted: str | None) -> tuple[int, str | None]:
+    """The same for the name of a class, or for none."""
     if wanted is None:
         fallback = next((c for c in policy.priority_classes.values() if c.global_default), None)
         fallback = policy.workload_priority_classes.get("default", fallback)

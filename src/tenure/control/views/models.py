@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tenure.domain.model import ModelState
+from tenure.ledger import WindowRow
 
 from ..clock import wire
 from ..models import Kept
@@ -23,11 +24,17 @@ def models(platform: Platform) -> list[dict[str, Any]]:
 
 
 def model_json(platform: Platform, kept: Kept) -> dict[str, Any]:
-    """`retry_after_s`: how long a backoff still lasts.  `port` is said only of a model that is ready."""
+    """`port` is said only of a model that is ready; `window` only of one that cannot wake before the end of it.
+
+    `retry_after_s`: how long a backoff still lasts, or that window, at least.
+    """
     model, ready = kept.model, kept.state is ModelState.READY
     steady, due = platform.clock.steady(), platform.models.sleeps_us(kept)
     sleeps = wire(platform.clock.now() + due - steady) if due is not None else None
     wait = max(0.0, (kept.not_before_us - steady) / 1e6) if kept.state is ModelState.FAILED else 0.0
+    row = platform.models.window_of(kept)
+    if row is not None:
+        wait = max(wait, (platform.conductor.windows.over_by(row) - steady) / 1e6)
     return {
         "name": model.name,
         "state": str(kept.state),
@@ -49,5 +56,16 @@ def model_json(platform: Platform, kept: Kept) -> dict[str, Any]:
         "blocked_by": list(kept.blocked_by),
         "placeable": kept.placeable,
         "retry_after_s": round(wait, 3),
+        "window": _window(platform, row) if row is not None else None,
         "last_wake": {k: wire(v) if k in STEPS else v for k, v in kept.last_wake.items()},
     }
+
+
+def _window(platform: Platform, row: WindowRow) -> dict[str, Any]:
+    """`ends_at` is not known of one that waits for its card to be clear: `message` says when it is at the earliest."""
+    windows, clock = platform.conductor.windows, platform.clock
+    about = {"id": row.id, "owner": row.owner, "card": row.card, "state": str(row.state)}
+    message, ends_at = windows.claimed(row), windows.ends_at(row)
+    if ends_at is None:
+        message += f", and so until {wire(clock.now() + windows.over_by(row) - clock.steady())} at least"
+    return {**about, "ends_at": wire(ends_at), "message": message}

@@ -513,7 +513,10 @@ class Tried(Loose):
 
 
 class Model(Loose):
-    """`port` is said only of a model that is ready; `blocked_by` names the models that hold what it waits for."""
+    """`port` is said only of a model that is ready; `blocked_by` names the models that hold what it waits for.
+
+    `window`: it cannot wake before the end of that one.
+    """
 
     name: str
     state: Literal["asleep", "queued", "starting", "ready", "draining", "failed"]
@@ -535,6 +538,7 @@ class Model(Loose):
     blocked_by: list[str]
     placeable: bool
     retry_after_s: float
+    window: dict[str, Any] | None
     last_wake: dict[str, Any]
 
 
