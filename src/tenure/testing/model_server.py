@@ -111,6 +111,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a head and a first chunk in two writes: the second would wait 40 ms for an ACK
     knobs: argparse.Namespace
     ready_at: float
     loaded_at: float

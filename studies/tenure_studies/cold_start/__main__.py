@@ -1,0 +1,3 @@
+from .study import cold_start
+
+cold_start.main()
