@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -441,4 +442,41 @@ def test_a_line_keeps_its_order_and_its_times_when_the_clock_jumps(
     house.close(keep_jobs=True)  # and over a restart, which has only the stamps to go by
     house.open()
     assert [row["id"] for row in views.windows(house.platform)] == [second, third, announced]
+    check_windows(house)
+
+
+def test_why_expects_no_start_before_the_windows_are_over(house: House) -> None:
+    first = claim(house, length="1h")
+    end = until_state(house, first, "active")["ends_at"]
+    outside = gpu(house, BOB, shares=8, time="10m")
+    behind = gpu(house, BOB, shares=8, time="10m")
+    house.wait_reason(behind, "WaitingForWindow")
+    expected = views.why(house.platform, outside)["expected_start"]
+    assert (expected["p50"][:19], expected["p90"][:19]) == (end[:19], end[:19])
+    assert expected["basis"].startswith(f"the end of window {first} of ann ({end[:19]}")
+    # the one before it takes the whole card for ten minutes
+    later = views.why(house.platform, behind)["expected_start"]
+    assert apart(end, later["p50"]) == pytest.approx(600, abs=2)
+    assert "time limits of 1 job" in later["basis"]
+    second = claim(house, ME, wait=True, length="2h")
+    expected = views.why(house.platform, outside)["expected_start"]
+    assert apart(end, expected["p50"]) == pytest.approx(7200, abs=2)
+    assert f"window {first} of ann and window {second} of tester" in expected["basis"]
+    own = gpu(house, BOB, window=True, time="10m")
+    house.wait_reason(own, "WaitingForWindow")
+    house.until("it has claimed one", lambda: any(w["job_id"] == own for w in views.windows(house.platform)))
+    assert apart(end, views.why(house.platform, own)["expected_start"]["p50"]) == pytest.approx(7200, abs=2)
+    check_windows(house)
+
+
+def apart(before: str, after: str) -> float:
+    return (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds()
+
+
+def test_why_behind_an_announced_one_says_its_end(house: House) -> None:
+    window = claim(house, begin="now+1hour", length="1h")
+    outside = gpu(house, BOB, time="2h")
+    house.wait_reason(outside, "WaitingForWindow")
+    expected = views.why(house.platform, outside)["expected_start"]
+    assert apart(views.window(house.platform, window)["begin_at"], expected["p50"]) == pytest.approx(3600, abs=2)
     check_windows(house)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenure.domain.ids import CardId
+from tenure.domain.ids import CardId, Instant
 from tenure.domain.model import Model
 from tenure.domain.reasons import PendingReason
 from tenure.domain.window import WindowState
@@ -24,7 +24,7 @@ from .window_rule import Rule, limit_us, uses_card
 if TYPE_CHECKING:
     from .conductor import Conductor
 
-__all__ = ["barring", "check", "shut_to", "verdict"]
+__all__ = ["barring", "check", "opens", "shut_to", "verdict"]
 
 
 def check(conductor: Conductor, live: Live) -> Closed | None:
@@ -65,6 +65,36 @@ def barring(conductor: Conductor, live: Live) -> dict[CardId, WindowRow]:
             if limit is None or now + limit > begins:
                 found.setdefault(row.card, row)
     return found
+
+
+def opens(conductor: Conductor, live: Live) -> tuple[Instant, tuple[WindowRow, ...]]:
+    """When the last of the windows that keep a job out has ended on the first card to be free of them, in steady time and
+    at the earliest; and those windows.  It can only be later: a window may have to wait for its card to be clear.
+    """
+    now = conductor.clock.steady()
+    own = conductor.windows.of_job(live.id) if live.spec.window else None
+    cards = [own.card] if own is not None else [card.id for card in conductor.cards if not card.cordoned]
+    found = (_free_from(conductor, live, card, own) for card in cards)
+    return min(found, key=lambda item: item[0], default=(now, ()))
+
+
+def _free_from(
+    conductor: Conductor, live: Live, card: CardId, own: WindowRow | None
+) -> tuple[Instant, tuple[WindowRow, ...]]:
+    windows, rule, limit = conductor.windows, Rule(conductor.engine.policy), limit_us(live)
+    at, passed = conductor.clock.steady(), list[WindowRow]()
+    for row in windows.of_card(card):
+        if row is own:
+            break
+        begins = windows.begins(row)
+        if own is None and rule.untouched(live, row):
+            continue
+        if begins is not None and begins > at and (model_of(live) is not None or (limit and at + limit <= begins)):
+            break  # it may start before that one
+        end = windows.over_by(row)
+        at = end if row.state is WindowState.ACTIVE else Instant(max(at, begins or 0) + row.length_us)
+        passed.append(row)
+    return at, tuple(passed)
 
 
 def shut_to(conductor: Conductor, model: Model, *, priority: int) -> WindowRow | None:
