@@ -64,7 +64,7 @@ class Platform:
         self.news = News()
         self.specs = SpecStore(ledger)
         self.monitor = CardMonitor(found.found)
-        self.watch = CardWatch(self.monitor.sample, failed=self._card_failed, looked=self._cards_looked_at)
+        self.watch = CardWatch(self._look_at_cards, failed=self._card_failed, looked=self._cards_looked_at)
         self._owners, self._owners_lock = Owners(), threading.Lock()
         self.started_at = clock.now()
         self.began_after = 0  # the newest event that an earlier daemon wrote
@@ -91,6 +91,8 @@ class Platform:
             sweeper=self._sweeper,
             pool=self.pool,
             controllers={CARD_HEALTHY: card_healthy(self.watch.reading)},
+            look_at_cards=self.monitor.memory,
+            measured=[card.id for card in found.found if card.measured],
         )
         self.models = Models(self)
         self._samples = SampleLog(settings.home / "telemetry")
@@ -237,6 +239,11 @@ class Platform:
         where = fault.card or "a card that the driver does not name"
         message = f"the driver reports Xid {fault.code} on {where}"
         self._say(EventKind.CARDS_CHANGED, message, card=fault.card, xid=fault.code)
+
+    def _look_at_cards(self) -> list[CardSample]:
+        samples = self.monitor.sample()
+        self.conductor.vacating.saw(samples)
+        return samples
 
     def _cards_looked_at(self) -> None:
         self.conductor.wake()  # a job may be waiting for a card to be healthy

@@ -15,10 +15,10 @@ import heapq
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tenure.domain.attempt import Backend, Observation, Stop
-from tenure.domain.ids import Instant, JobId, RunId, WorkloadKey, split_run_id
+from tenure.domain.ids import CardId, Instant, JobId, RunId, WorkloadKey, split_run_id
 from tenure.domain.job import JobSpec
 from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
 from tenure.domain.plan import Evict, Plan
@@ -26,6 +26,7 @@ from tenure.domain.reasons import EvictionReason, PendingReason
 from tenure.domain.workload import Card
 from tenure.engine import Engine
 from tenure.ledger import JobRow, Ledger
+from tenure.telemetry.cards import CardSample
 
 from . import admitting, driving, endings, inbox, window_gate
 from .checks import Controller, Inspector
@@ -40,6 +41,7 @@ from .pulse import Pulse
 from .readiness import Readiness
 from .recovery import rebuild
 from .specs import SpecStore
+from .vacating import Lingers, Vacated, Vacating
 from .windows import Windows
 
 __all__ = ["Conductor"]
@@ -65,6 +67,8 @@ class Conductor:
         sweeper: Sweeper,
         pool: Pool,
         controllers: Mapping[str, Controller],
+        look_at_cards: Callable[[Collection[CardId]], Sequence[CardSample]],
+        measured: Collection[CardId],
     ) -> None:
         self._sweeper = sweeper
         self.ledger, self.engine, self.backend = ledger, engine, backend
@@ -76,6 +80,7 @@ class Conductor:
         self.windows = Windows(ledger, clock)
         self.inspector = Inspector(controllers)
         self.readiness = Readiness()
+        self.vacating = Vacating(measured=measured, look=look_at_cards, say=self._heard_of_cards)
         self.stopping = False
         self._behind = False  # a step failed: what it had heard is told again by the ledger and the backend
         self.draining = False
@@ -100,6 +105,7 @@ class Conductor:
         self._inbox.put(Wake())
         if self._thread is not None:
             self._thread.join(timeout=30)
+        self.vacating.close()
         self.backend.close()
 
     @property
@@ -109,6 +115,9 @@ class Conductor:
     def heard(self, observation: Observation) -> None:
         """Called by the backend, from any thread."""
         self._inbox.put(observation)
+
+    def _heard_of_cards(self, news: Lingers | Vacated) -> None:
+        self._inbox.put(news)
 
     def submitted(self, rows: Sequence[JobRow], specs: Sequence[JobSpec]) -> None:
         self._inbox.put(Submitted(rows, specs))
@@ -182,6 +191,11 @@ class Conductor:
                 match item:
                     case Observation():
                         observations.append(item)
+                    case Vacated():
+                        self._remark(item)
+                        observations.append(item.seen)
+                    case Lingers():
+                        self._linger(item)
                     case Submitted():
                         self._enter(item.rows, item.specs)
                     case Changed():
@@ -340,11 +354,41 @@ class Conductor:
                 continue
             live = self.live.get(job)
             if live is not None and live.attempts == number and live.state in HOLDS_QUOTA:
+                if self._still_on_a_card(live, observation):
+                    continue
                 current.setdefault(observation.run_id, []).append(observation)
             elif observation.details.get("code_changed"):
                 endings.write_late_look(self, job, observation)  # a short job ends before its tree has been read
         if current:
             endings.write(self, current)
+
+    def _still_on_a_card(self, live: Live, seen: Observation) -> bool:
+        """An end is believed when the cards have been looked at, which begins here; `Vacated` follows."""
+        if live.admission is None:
+            return False
+        cards = list(dict.fromkeys(place.card for place in live.admission.placements))
+
+        def alone(card: CardId) -> bool:
+            others = (one for one in list(self.live.values()) if one is not live and one.state in HOLDS_QUOTA)
+            return not any(p.card == card for one in others if one.admission for p in one.admission.placements)
+
+        run_dir = str(self.driver.run_dir(seen.run_id))
+        return self.vacating.keeps(live.id, seen, run_dir=run_dir, cards=cards, alone=alone)
+
+    def _of_run(self, run: RunId) -> Live | None:
+        job, number = split_run_id(run)
+        live = self.live.get(job)
+        return live if live is not None and live.attempts == number and live.state in HOLDS_QUOTA else None
+
+    def _linger(self, told: Lingers) -> None:
+        live = self._of_run(told.run)
+        if live is not None:
+            endings.write_lingering(self, live, told)
+
+    def _remark(self, told: Vacated) -> None:
+        live = self._of_run(told.seen.run_id)
+        if live is not None and told.remark:
+            endings.write_remark(self, live, told)
 
     def run_ended(self, run: RunId, live: Live) -> None:
         self._sweeper.ended(run, live.id, live.spec.project)

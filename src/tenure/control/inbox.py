@@ -11,6 +11,8 @@ from tenure.domain.ids import JobId
 from tenure.domain.job import JobSpec
 from tenure.ledger import JobRow
 
+from .vacating import Lingers, Vacated
+
 __all__ = ["CardsChanged", "Changed", "Drain", "Inbox", "News", "NothingThere", "PolicyChanged", "Submitted", "Wake"]
 
 AT_ONCE = 512  # taken together: one transaction, one round of cycles
@@ -59,7 +61,9 @@ class Wake:
     """Nothing happened; look at the timers."""
 
 
-News = Observation | Submitted | Changed | NothingThere | Drain | PolicyChanged | CardsChanged | Wake
+News = (
+    Observation | Submitted | Changed | NothingThere | Drain | PolicyChanged | CardsChanged | Lingers | Vacated | Wake
+)
 
 
 class Inbox:

@@ -31,6 +31,7 @@ class EventKind(StrEnum):
     JOB_ENDED = "JobEnded"
     JOB_CHECKED = "JobChecked"  # its admission checks, quota being held: what they say
     JOB_SURVIVORS = "JobSurvivors"  # asked to stop and still there: who
+    CARD_NOT_EMPTY = "CardNotEmpty"  # its processes have left, and memory of its card has not come back yet, or never
     JOB_NOTED = "JobNoted"  # somebody, perhaps the job itself, has something to say about it
     # attempts
     ATTEMPT_CREATED = "AttemptCreated"

@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tenure.domain.amounts import parse_bytes
@@ -216,6 +216,13 @@ class CardMonitor:
                 self._drop()
             return samples
 
+    def memory(self, cards: Collection[CardId]) -> list[CardSample]:
+        """Who holds how much of these cards.  As `sample`, with fewer questions; a card that is declared is left out."""
+        with self._lock:
+            wanted = [card for card in self.cards if card.measured and card.id in cards]
+            nvml = self._session() if wanted else None
+            return [self._look(nvml, card, memory_only=True) for card in wanted]
+
     def _session(self) -> Nvml | None:
         if self._closed.is_set():
             self._problem = "the monitor is closed"
@@ -236,7 +243,7 @@ class CardMonitor:
         self._problem = self._problem or "no card answers; NVML is opened again in a few seconds"
         self._retry_at = time.monotonic() + self.REOPEN_S
 
-    def _look(self, nvml: Nvml | None, card: FoundCard) -> CardSample:
+    def _look(self, nvml: Nvml | None, card: FoundCard, *, memory_only: bool = False) -> CardSample:
         at = self._now()
         if not card.measured:
             return CardSample(card=card.id, at=at, memory_total=card.memory, measured=False)
@@ -246,7 +253,7 @@ class CardMonitor:
             handle = self._handles.get(card.id)
             if handle is None:
                 handle = self._handles[card.id] = nvml.handle(card.uuid)
-            sample = nvml.read(card.id, handle, at)
+            sample = (nvml.read_memory if memory_only else nvml.read)(card.id, handle, at)
         except Exception as error:
             sample = CardSample(card=card.id, at=at, error=str(error) or type(error).__name__, lost=True)
         if sample.error:

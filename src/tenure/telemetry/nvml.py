@@ -183,6 +183,25 @@ class Nvml:
             lost=bool(failed) and memory is None,
         )
 
+    def read_memory(self, card: CardId, handle: Handle, at: Instant) -> CardSample:
+        """Who holds how much of it, and nothing else: two calls, for those who wait for the answer."""
+        failed = list[str]()
+        used = listed = None
+        try:
+            used = self._memory(handle)
+            listed = self._processes(handle)
+        except self._api.NVMLError as error:
+            failed.append(f"{'processes' if used else 'memory'}: {error}")
+        return CardSample(
+            card=card,
+            at=at,
+            memory_total=used[0] if used else None,
+            memory_used=used[2] if used else None,
+            processes=listed,
+            error=_joined(failed),
+            lost=used is None,
+        )
+
     # --- events
 
     def xid_set(self, handles: dict[CardId, Handle]) -> tuple[Handle, dict[int, CardId], str]:
