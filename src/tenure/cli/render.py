@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["age", "code_of", "emit", "moment", "note", "paint", "plain", "span", "table"]
+__all__ = ["age", "code_of", "emit", "moment", "note", "paint", "plain", "room", "span", "table"]
 
 LONG = 20  # items of a list; a longer one is written with a line for each
 _CODES = {"queued": "PD", "admitted": "CF", "running": "R", "evicting": "CG", "cancelling": "CG"}
@@ -110,20 +110,25 @@ def table(
     """Columns two spaces apart, the last one free.  On a terminal the last is cut to what fits; elsewhere nothing is."""
     cells = [[plain("-" if c is None or c == "" else c) for c in row] for row in rows]
     widths = [max([_width(h), *(_width(row[i]) for row in cells)]) for i, h in enumerate(head)]
-    room = _columns() if sys.stdout.isatty() else 0
+    columns = room()
     lines = []
     for number, row in enumerate([list(head), *cells]):
         parts = []
         for i, cell in enumerate(row):
             last = i == len(row) - 1
             shown = cell
-            if last and room:
-                shown = _cut(cell, max(8, room - sum(widths[:i]) - 2 * i))
+            if last and columns:
+                shown = _cut(cell, max(8, columns - sum(widths[:i]) - 2 * i))
             pad = "" if last else " " * (widths[i] - _width(shown))
             hue = colour(i, cell) if colour and number else ("1" if not number else None)
             parts.append(paint(shown, hue) + pad)
         lines.append("  ".join(parts).rstrip())
     return lines
+
+
+def room() -> int:
+    """Columns that a line may take on the terminal; 0 where stdout is none, and nothing is cut or wrapped."""
+    return _columns() if sys.stdout.isatty() else 0
 
 
 def _columns() -> int:

@@ -1,5 +1,6 @@
 """What looks at the world and changes nothing: plain values, ready for the wire."""
 
+from .advice import model_advice
 from .capacity import capacity, capacity_at_rest
 from .cards import card_timeline, cards
 from .events import events
@@ -27,6 +28,7 @@ __all__ = [
     "has_ended",
     "jobs",
     "log",
+    "model_advice",
     "models",
     "policy",
     "queues",

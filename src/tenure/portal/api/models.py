@@ -1,4 +1,4 @@
-"""Models: their states, and waking and sleeping by hand; and the gateway's own line to the platform."""
+"""Models: their states, waking and sleeping by hand, advice; and the gateway's own line to the platform."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tenure.control import verbs, views
 from .context import Asking, Body, Home, Reply, problems
 from .jobs import takes
 from .wire import Model, ModelsSeen, Sleep, Wake
+from .wire_advice import ModelAdvice
 
 __all__ = ["router"]
 
@@ -57,6 +58,17 @@ def _seen(platform: Home) -> dict[str, Any]:
 def report(platform: Home, caller: Asking, body: Body) -> Response:
     verbs.report_inference(platform, body, caller=caller)
     return Response(status_code=204)
+
+
+@router.get("/models/{name}/advice", operation_id="model_advice", summary="How long a model should stay up, by the requests that came", responses={200: {"model": ModelAdvice}, **problems(404, 422)}, response_model=None)  # fmt: skip
+def advice(
+    platform: Home,
+    name: str,
+    days: Annotated[float, Query(gt=0, le=366)] = 7.0,
+    second_is_worth: Annotated[float, Query(ge=0, le=1e9, description="Share-seconds that a second of a caller's waiting is worth.")] = 60.0,
+    windows_s: Annotated[list[float], Query(max_length=50, description="Idle windows to try, in seconds.")] = [],  # noqa: B006, fastapi copies it
+) -> Response:  # fmt: skip
+    return Reply(views.model_advice(platform, name, days=days, second_is_worth=second_is_worth, windows_s=windows_s))
 
 
 @router.post("/models/{name}:wake", operation_id="wake", summary="Ask for a model", openapi_extra=takes(Wake), responses={200: {"model": Model}, **problems(400, 403, 404, 422, 503)}, response_model=None)  # fmt: skip
