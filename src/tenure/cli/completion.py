@@ -78,7 +78,7 @@ _tenure() {{
         {"|".join(TAKES_JOBS)}) COMPREPLY=( $(compgen -W "@ last $(tenure ps -a -n 200 -o name 2>/dev/null)" -- "$word") ) ;;
         runs) COMPREPLY=( $(compgen -W "ls show diff" -- "$word") ) ;;
         policy) COMPREPLY=( $(compgen -W "check show reload" -- "$word") $(compgen -d -- "$word") ) ;;
-        token) COMPREPLY=( $(compgen -W "show login ls create revoke" -- "$word") ) ;;
+        token) COMPREPLY=( $(compgen -W "show login ls create set revoke" -- "$word") ) ;;
         completion) COMPREPLY=( $(compgen -W "{" ".join(SHELLS)}" -- "$word") ) ;;
         *) COMPREPLY=( $(compgen -f -- "$word") ) ;;
     esac
@@ -117,7 +117,7 @@ _tenure() {{
         {"|".join(TAKES_JOBS)}) ids=(@ last ${{(f)"$(tenure ps -a -n 200 -o name 2>/dev/null)"}}); compadd -- $ids ;;
         runs) compadd ls show diff ;;
         policy) compadd check show reload; _files ;;
-        token) compadd show login ls create revoke ;;
+        token) compadd show login ls create set revoke ;;
         completion) compadd {" ".join(SHELLS)} ;;
         *) _files ;;
     esac

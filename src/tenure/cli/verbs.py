@@ -42,7 +42,7 @@ VERBS: dict[str, Entry] = {
     "doctor": Entry("Platform", "check the platform and say what would mend it"),
     "policy": Entry("Platform", "check or try a policy directory, show or reload the platform's"),
     "capacity": Entry("Platform", "who waited, held and used the cards; text, JSON or a page"),
-    "token": Entry("Platform", "print the bearer token for the portal and REST over TCP"),
+    "token": Entry("Platform", "the tokens for portal, REST and models: their rights, limits and use"),
     "completion": Entry("Platform", "print a completion script for bash, zsh or fish"),
     "version": Entry("Platform", "print the version"),
 }

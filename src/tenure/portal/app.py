@@ -98,6 +98,7 @@ def _document(app: FastAPI) -> dict[str, Any]:
     )
     _, extra = models_json_schema(
         [(kind, "validation") for kind in bodies], ref_template="#/components/schemas/{model}"
+        wire.ChangeToken,
     )
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
@@ -129,3 +130,4 @@ _TAGS = [
     {"name": "daemon", "description": "The daemon itself."},
     {"name": "health", "description": "For probes and Prometheus."},
 ]
+    {"name": "tokens", "description": "Who may come in over TCP, and what they may do."},

@@ -29,7 +29,7 @@ from tenure.control.caller import Caller
 from tenure.domain.errors import Forbidden, TenureError
 
 from .problems import respond
-from .tokens import TokenStore
+from .tokens import Token, TokenStore
 
 __all__ = ["Gate", "PeerProtocol", "Sessions", "caller_of"]
 
@@ -84,7 +84,7 @@ class Sessions:
         """The cookie for a code, which is spent by this, or for a token.  None for anything else."""
         name, until = self._codes.pop(presented, ("", 0.0))
         token = self.store.named(name) if name and until > time.monotonic() else self.store.find(presented)
-        if token is None:
+        if token is None or "jobs" not in token.grant.scopes:
             return None
         payload = f"{token.name}|{int(time.time()) + SESSION_S}"
         return f"{payload}|{_sign(token.digest, payload)}"
@@ -97,16 +97,19 @@ class Sessions:
             return None
         if not hmac.compare_digest(_sign(token.digest, payload).encode(), signature.encode("utf-8", "replace")):
             return None
-        return _token_caller(token.name, token.role)
+        return _token_caller(token)
 
 
 def _sign(key: bytes, payload: str) -> str:
     return hmac.new(key, b"tenure-session:" + payload.encode(), hashlib.sha256).hexdigest()
 
 
-def _token_caller(name: str, role: str) -> Caller:
-    user = _user_name(os.getuid()) if name == "operator" else name
-    return Caller(user=user, uid=None, via="token", role="operator" if role == "operator" else "user")
+def _token_caller(token: Token) -> Caller | None:
+    """None for one that opens the gateway alone."""
+    if "jobs" not in token.grant.scopes:
+        return None
+    user = _user_name(os.getuid()) if token.name == "operator" else token.name
+    return Caller(user=user, uid=None, via="token", role="operator" if token.role == "operator" else "user")
 
 
 def _user_name(uid: int) -> str:
@@ -183,7 +186,17 @@ class Gate:
             raise _Refused(
                 Forbidden("this token is not one of this platform's; it may have been revoked", code="BadToken"), 401
             )
-        return _token_caller(token.name, token.role)
+        caller = _token_caller(token)
+        if caller is None:
+            raise _Refused(
+                Forbidden(
+                    f"token {token.name!r} is for models only: ask the gateway (`tenure gateway url`), "
+                    f"or an operator lets it in here with `tenure token set {token.name} --only both`",
+                    code="ModelsOnly",
+                ),
+                403,
+            )
+        return caller
 
     def _cookie(self, scope: Scope, headers: Headers) -> Caller | None:
         raw = headers.get("cookie")

@@ -6,6 +6,7 @@ created token is shown once and never again.  Nothing in this module writes a to
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import hmac
 import ipaddress
@@ -14,12 +15,19 @@ import math
 import os
 import re
 import secrets
+import threading
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tenure.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from tenure.domain.ids import Instant
+
+from .grants import Grant
 
 __all__ = ["OPERATOR", "Token", "TokenStore", "check_exposure", "is_loopback", "weakness"]
 
@@ -27,28 +35,41 @@ OPERATOR = "operator"
 MIN_LENGTH = 32
 MIN_BITS = 96
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-_ROLES = ("operator", "user")
+
+_UNLIMITED = "the operator's token has no limits; create another one, and give it these"
+_Files = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What the store keeps of a token: whose it is and its digest, never the token."""
+    """What the store keeps of a token: whose it is, what it may do and its digest, never the token."""
 
     name: str
-    role: str
+    grant: Grant
     digest: bytes  # SHA-256 of the token
 
-    def public(self) -> dict[str, str]:
-        return {"name": self.name, "role": self.role}
+    @property
+    def role(self) -> str:
+        return self.grant.role
+
+    def public(self, now: Instant) -> dict[str, Any]:
+        return {"name": self.name, **self.grant.public(now)}
+
+
+def _now() -> Instant:
+    return Instant(time.time_ns() // 1000)
 
 
 class TokenStore:
-    """The tokens of one platform.  Reads follow the directory: a revoked token ends at its next request."""
+    """The tokens of one platform.  Reads follow the directory: a revoked token ends at its next request.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._seen: tuple[tuple[str, int, int], ...] | None = None
-        self._tokens: tuple[Token, ...] = ()
+    Safe from several threads; one process writes.
+    """
+
+    def __init__(self, folder: Path, now: Callable[[], Instant] = _now) -> None:
+        self.folder, self._now = folder, now
+        self._writing = threading.Lock()
+        self._kept: tuple[_Files | None, tuple[Token, ...]] = (None, ())  # one value: readers never mix two of them
 
     def ensure_operator(self) -> str:
         """The operator's token, made on the first call."""
@@ -60,38 +81,57 @@ class TokenStore:
             self._write(OPERATOR, token + "\n")
             return token
 
-    def create(self, name: str, *, role: str = "user") -> str:
+    def create(self, name: str, grant: Grant | None = None) -> str:
         """A new token, to be shown once.  Raises Conflict if the name is taken."""
         if not _NAME.fullmatch(name):
             raise InvalidRequest(f"{name!r} is no name for a token; use a-z, 0-9, '.', '_' and '-'", field="name")
-        if role not in _ROLES:
-            raise InvalidRequest(f"{role!r} is no role; use one of {', '.join(_ROLES)}", field="role")
         token = secrets.token_urlsafe(32)
+        grant = dataclasses.replace(grant or Grant(), created_at=self._now())
         if name == OPERATOR:
+            if grant.public(self._now()) != Grant(role=grant.role, created_at=grant.created_at).public(self._now()):
+                raise InvalidRequest(_UNLIMITED)
             self._write(OPERATOR, token + "\n")
         else:
-            digest = hashlib.sha256(token.encode()).hexdigest()
-            self._write(name, json.dumps({"role": role, "sha256": digest}) + "\n")
+            self._write(name, _text(grant, hashlib.sha256(token.encode()).digest()))
         return token
 
-    def ls(self) -> list[dict[str, str]]:
-        return [token.public() for token in self._read()]
+    def change(self, name: str, changes: Mapping[str, Any]) -> Token:
+        """Other limits for the same token, from its next request on.  Raises NotFound, InvalidRequest."""
+        if name == OPERATOR:
+            raise InvalidRequest(_UNLIMITED)
+        with self._writing:
+            token = self._of(name)
+            if token is None:
+                raise _unknown(name)
+            token = dataclasses.replace(token, grant=token.grant.changed(changes))
+            self._write(name, _text(token.grant, token.digest), over=True)
+        return token
+
+    def all(self) -> tuple[Token, ...]:
+        """Expired ones too, by name."""
+        return self._read()
+
+    def ls(self) -> list[dict[str, Any]]:
+        now = self._now()
+        return [token.public(now) for token in self._read()]
 
     def revoke(self, name: str) -> None:
         """Raises NotFound for a name that no token has."""
         try:
             if not _NAME.fullmatch(name):
                 raise FileNotFoundError
-            (self.folder / name).unlink()
+            with self._writing:
+                (self.folder / name).unlink()
         except FileNotFoundError:
-            raise NotFound(f"there is no token named {name!r}; `tenure token ls` lists them") from None
+            raise _unknown(name) from None
 
     def find(self, presented: str) -> Token | None:
-        """The token that was presented, compared in constant time with every one that there is."""
-        return self.of_digest(hashlib.sha256(presented.encode("utf-8", "surrogateescape")).digest())
+        """The token that was presented, compared in constant time with every one that there is; None once expired."""
+        token = self.of_digest(hashlib.sha256(presented.encode("utf-8", "surrogateescape")).digest())
+        return None if token is None or token.grant.expired(self._now()) else token
 
     def of_digest(self, digest: bytes) -> Token | None:
-        """The same for somebody who has seen the token and tells its SHA-256."""
+        """For somebody who has seen the token and tells its SHA-256; an expired one too, so that its owner is told."""
         found = None
         for token in self._read():
             if hmac.compare_digest(token.digest, digest):
@@ -99,31 +139,56 @@ class TokenStore:
         return found
 
     def named(self, name: str) -> Token | None:
+        """None once expired."""
+        token = self._of(name)
+        return None if token is None or token.grant.expired(self._now()) else token
+
+    def _of(self, name: str) -> Token | None:
         return next((token for token in self._read() if token.name == name), None)
 
-    def _write(self, name: str, text: str) -> None:
+    def _write(self, name: str, text: str, *, over: bool = False) -> None:
+        """Readable by its owner alone from the first instant; `over` replaces a file whole.  Raises Conflict without it."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.folder / (f".{name}.new" if over else name)
         try:
-            fd = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if over else os.O_EXCL) | os.O_NOFOLLOW, 0o600)
         except FileExistsError:
-            raise Conflict(f"a token named {name!r} exists; revoke it first, or choose another name") from None
+            raise Conflict(
+                f"a token named {name!r} exists; `tenure token set {name}` changes it, or revoke it first"
+            ) from None
         with os.fdopen(fd, "w", encoding="ascii") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        if over:
+            path.replace(self.folder / name)
 
     def _read(self) -> tuple[Token, ...]:
-        try:
-            with os.scandir(self.folder) as entries:
-                files = sorted(
-                    (e.name, (s := e.stat()).st_mtime_ns, s.st_ino) for e in entries if _NAME.fullmatch(e.name)
-                )
-        except FileNotFoundError:
-            files = []
-        if tuple(files) != self._seen:
-            self._tokens = tuple(t for name, _, _ in files if (t := _parse(self.folder / name)) is not None)
-            self._seen = tuple(files)
-        return self._tokens
+        files = _listed(self.folder)
+        seen, tokens = self._kept
+        if files != seen:
+            tokens = tuple(t for name, *_ in files if (t := _parse(self.folder / name)) is not None)
+            self._kept = (files, tokens)
+        return tokens
+
+
+def _listed(folder: Path) -> _Files:
+    files = []
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # revoked this instant
+                if _NAME.fullmatch(entry.name):
+                    stat = entry.stat()
+                    files.append((entry.name, stat.st_mtime_ns, stat.st_ino, stat.st_size))
+    return tuple(sorted(files))
+
+
+def _text(grant: Grant, digest: bytes) -> str:
+    return json.dumps({**grant.stored(), "sha256": digest.hex()}) + "\n"
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"there is no token named {name!r}; `tenure token ls` lists them")
 
 
 def _parse(path: Path) -> Token | None:
@@ -131,12 +196,10 @@ def _parse(path: Path) -> Token | None:
     try:
         text = path.read_text("utf-8").strip()
         if path.name == OPERATOR:
-            return (
-                Token(name=OPERATOR, role="operator", digest=hashlib.sha256(text.encode()).digest()) if text else None
-            )
-        body: Mapping[str, str] = json.loads(text)
-        role = body["role"]
-        return Token(name=path.name, role=role, digest=bytes.fromhex(body["sha256"])) if role in _ROLES else None
+            digest = hashlib.sha256(text.encode()).digest()
+            return Token(name=OPERATOR, grant=Grant(role="operator"), digest=digest) if text else None
+        body: Mapping[str, Any] = json.loads(text)
+        return Token(name=path.name, grant=Grant.read(body), digest=bytes.fromhex(body["sha256"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -168,12 +231,12 @@ def check_exposure(host: str, store: TokenStore) -> None:
     if is_loopback(host):
         return
     remedy = "run `tenure token create operator`, or listen on 127.0.0.1 (TENURE_HOST)"
-    if not store.ls():
+    if not store.all():
         raise Forbidden(
             f"{host} can be reached from other machines and there is no token; {remedy}", code="MissingToken"
         )
-    for token in store.ls():
-        path = store.folder / token["name"]
+    for token in store.all():
+        path = store.folder / token.name
         if path.stat().st_mode & 0o077:
             raise Forbidden(f"{path} can be read by other users; `chmod 600` it, and replace it", code="WeakToken")
     operator = store.folder / OPERATOR

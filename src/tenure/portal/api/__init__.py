@@ -19,13 +19,13 @@ register_url_convertor("name", _Name())
 
 def routers() -> tuple[tuple[str, APIRouter], ...]:
     """Every router with its prefix."""
-    from . import capacity, cards, daemon, events, health, jobs, metrics, models, policy, queues, runs, windows
+    from . import capacity, cards, daemon, events, health, jobs, metrics, models, policy, queues, runs, tokens, windows
 
     return (
         ("", health.router),
         ("", metrics.router),
         *(
             ("/api/v1", noun.router)
-            for noun in (jobs, runs, queues, cards, windows, models, capacity, events, policy, daemon)
+            for noun in (jobs, runs, queues, cards, windows, models, capacity, events, policy, tokens, daemon)
         ),
     )
