@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import openai
 import pytest
@@ -131,21 +131,26 @@ def test_training_takes_the_share_while_it_streams_and_gives_it_back(home: Home,
 
 def test_of_two_language_models_one_fits_and_the_other_says_why(home: Home, client: openai.OpenAI) -> None:
     ask(client, "assistant")
-    with client.chat.completions.create(
-        model="assistant", max_tokens=150, stream=True, messages=[{"role": "user", "content": "Tell me a story."}]
-    ) as stream:
+    first, embedder = home.model("assistant")["job_id"], home.model("embedder")["run_id"]
+    with (
+        ThreadPoolExecutor(1) as pool,
+        client.chat.completions.create(
+            model="assistant", max_tokens=200, stream=True, messages=[{"role": "user", "content": "Tell me a story."}]
+        ) as stream,
+    ):
         chunks = iter(stream)
         next(chunks)
-        got: list[str] = []
-        waiting = threading.Thread(target=lambda: got.append(ask(client, "second")))
-        waiting.start()
+        waiting = pool.submit(ask, client, "second")
         row = home.until("second", "queued")
         why = json.loads(home.tenure("why", row["job_id"], "-o", "json"))
-        assert "large-model" in json.dumps(why)
-        assert "borrow" in row["message"].lower()
-        assert len(list(chunks)) > 20, "the answer under way was not cut for it"
-    waiting.join(timeout=60)
-    assert got
-    assert "Paris" in got[0]
+        (blocker,) = why["blockers"]
+        assert (blocker["resource"], blocker["asked"], blocker["free"]) == ("nvidia.com/gpu", 1, 0)
+        assert "assistant" in [holder["name"] for holder in blocker["held_by"]]
+        assert {"change": f"when {first} ends", "effect": "it starts"} in why["counterfactuals"]
+        rest = list(chunks)
+        assert rest[-1].choices[0].finish_reason in ("length", "stop"), "what was under way was not cut for it"
+        assert len(rest) > 100
+        assert "Paris" in waiting.result(timeout=60)
     assert home.model("second")["state"] == "ready"
     assert home.model("assistant")["state"] == "asleep"
+    assert home.model("embedder")["run_id"] == embedder, "the resident one made no room"
