@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections import Counter
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -324,6 +325,28 @@ def test_ten_thousand_waiting_jobs_do_not_slow_a_scrape(open_door: Opener, tmp_p
             took.append(time.perf_counter() - began)
         assert len(scrape_bytes) < 100_000
         assert min(took) < 0.050, took
+
+
+def test_windows_are_seen_while_they_hold_a_card_and_counted_when_they_end(open_door: Opener, tmp_path: Path) -> None:
+    with open_door(tmp_path / "home") as door:
+        first = door.ask("POST", "/api/v1/windows", {"for": "1h"}).json["id"]
+        second = door.ask("POST", "/api/v1/windows", {"wait": True}).json["id"]
+        while door.ask("GET", f"/api/v1/windows/{first}").json["state"] != "active":
+            door.platform.news.wait(door.platform.news.cursor, 0.2)
+        seen = scrape(door)
+        assert seen.sum("tenure_window_active", card="declared-0") == 1
+        assert seen.sum("tenure_windows_waiting", card="declared-0") == 1
+        assert seen.sum("tenure_windows_total") == 0
+        for window in (second, first):
+            assert door.ask("POST", f"/api/v1/windows/{window}:release", {}).status == 200
+        seen = scrape(door)
+        assert seen.sum("tenure_window_active", card="declared-0") == 0
+        assert seen.sum("tenure_windows_total", ended_reason="Released") == 2
+        assert "tenure_windows_total" in seen
+        row = door.ask("GET", f"/api/v1/windows/{first}").json
+        lasted = datetime.fromisoformat(row["ended_at"]) - datetime.fromisoformat(row["opened_at"])
+        held = seen.sum("tenure_window_held_seconds_total", card="declared-0")
+        assert held == pytest.approx(lasted.total_seconds(), abs=0.05)
 
 
 # --- the counts alone

@@ -164,15 +164,24 @@ class WindowBook:
         return row
 
     def end(self, row: WindowRow, why: WindowEnd, message: str) -> WindowRow:
+        """It is over; the diary says for how many seconds it held its card."""
+        held = max(0, self._clock.steady() - self._ends[row.id] + row.length_us) if row.id in self._ends else 0
         fields = {"state": WindowState.ENDED, "reason": str(why), "ended_at": self._clock.now()}
-        row = self._change(row, EventKind.WINDOW_ENDED, message, fields)
+        row = self._change(row, EventKind.WINDOW_ENDED, message, fields, {"held_s": held / 1e6})
         for times in (self._due, self._ends, self._leases, self._said):
             times.pop(row.id, None)
         return row
 
-    def _change(self, row: WindowRow, kind: EventKind, message: str, fields: Mapping[str, object]) -> WindowRow:
+    def _change(
+        self,
+        row: WindowRow,
+        kind: EventKind,
+        message: str,
+        fields: Mapping[str, object],
+        data: Mapping[str, object] | None = None,
+    ) -> WindowRow:
         with self._ledger.transaction(durable=True) as tx:
-            row = tx.change_window(row, kind, self._clock.now(), message=message, fields=fields)
+            row = tx.change_window(row, kind, self._clock.now(), message=message, fields=fields, data=data)
         return self._keep(row)
 
     def _keep(self, row: WindowRow) -> WindowRow:

@@ -7,7 +7,7 @@ being counted.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from tenure.domain.ids import Instant, JobId, RunId
 from tenure.domain.lifecycle import Outcome
 from tenure.domain.reasons import EvictionReason
 from tenure.domain.tally import SLOW, Tally
+from tenure.domain.window import WindowEnd
 from tenure.ledger import JobRow
 
 from .samples import Samples
@@ -28,7 +29,13 @@ _OF_JOBS = frozenset(
         EventKind.JOB_CHECKED, EventKind.JOB_EVICTED, EventKind.JOB_REQUEUED, EventKind.JOB_LAUNCH_FAILED, EventKind.JOB_ENDED,
     }
 )  # fmt: skip
-FOLLOWED = _OF_JOBS | {EventKind.LIVELOCK, EventKind.RUN_REAPED, EventKind.RUN_HEALED, EventKind.CARDS_CHANGED}
+FOLLOWED = _OF_JOBS | {
+    EventKind.LIVELOCK,
+    EventKind.RUN_REAPED,
+    EventKind.RUN_HEALED,
+    EventKind.CARDS_CHANGED,
+    EventKind.WINDOW_ENDED,
+}
 _EVICTIONS = frozenset(EvictionReason)
 _NO_CAUSE = ""  # Kueue tells causes apart only within reasons that one machine does not have
 
@@ -55,6 +62,7 @@ class Counts:
         self._has_checks = has_checks
         self._jobs: dict[JobId, _Job] = {}
         self._counters: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self._seconds: defaultdict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
         self._waits: dict[tuple[str, tuple[str, ...]], Tally] = {}
         self._stalled: dict[RunId, JobId] = {}
         self.xids: dict[str, int] = {}
@@ -95,6 +103,12 @@ class Counts:
                 self._counters["tenure_runs_healed_total", ()] += 1
                 if event.run_id is not None:
                     self._stalled.pop(event.run_id, None)
+            case EventKind.WINDOW_ENDED:
+                self._counters["tenure_windows_total", (str(event.changes.get("reason", "")),)] += 1
+                held = event.data.get("held_s")
+                where = (str(event.data.get("card", "")),)
+                seconds = held if isinstance(held, int | float) else 0.0
+                self._seconds["tenure_window_held_seconds_total", where] += seconds
             case EventKind.CARDS_CHANGED:
                 card, xid = event.data.get("card"), event.data.get("xid")
                 if isinstance(card, str) and isinstance(xid, int):
@@ -197,6 +211,7 @@ class Counts:
         *,
         queues: Iterable[str],
         classes: Iterable[str],
+        cards: Iterable[str] = (),
         cohorts: Mapping[str, Iterable[str]] = {},
     ) -> None:
         """Every counter; those that can be named beforehand are there from the start, so that their first step shows.
@@ -204,7 +219,9 @@ class Counts:
         `cohorts` names the queues below each cohort.
         """
         counted = {**self._zeros(list(queues), list(classes)), **self._counters}
-        for (name, labels), number in sorted(counted.items()):
+        for card in cards:
+            self._seconds["tenure_window_held_seconds_total", (card,)] += 0.0
+        for (name, labels), number in sorted({**counted, **self._seconds}.items()):
             samples.add(name, number, *labels)
         for (name, labels), tally in sorted(self._waits.items(), key=lambda item: item[0]):
             samples.spread(name, tally, *labels)
@@ -223,6 +240,7 @@ class Counts:
             ("tenure_runs_healed_total", ()): 0,
             ("tenure_runs_given_up_total", ("job",)): 0,
             ("tenure_runs_given_up_total", ("hand",)): 0,
+            **{("tenure_windows_total", (str(why),)): 0 for why in WindowEnd},
         }
         for queue in queues:
             zeros["tenure_launch_failures_total", (queue,)] = 0

@@ -43,7 +43,10 @@ class Metrics:
         policy = self._platform.policy.current
         classes = {"", *policy.workload_priority_classes, *policy.priority_classes}
         cohorts = self._gauges.queues_below(policy)
-        self._follower.collect(samples, queues=policy.cluster_queues, classes=sorted(classes), cohorts=cohorts)
+        cards = [str(card.id) for card in self._platform.cards]
+        self._follower.collect(
+            samples, queues=policy.cluster_queues, classes=sorted(classes), cards=cards, cohorts=cohorts
+        )
         self._gauges.collect(samples, xids=self._follower.xids())
         self._house(samples)
         return samples

@@ -108,6 +108,10 @@ FAMILIES: tuple[Family, ...] = (
     _own("card_memory_bytes", "gauge", _CARD, "Memory that jobs can be promised"),
     _own("card_memory_promised_bytes", "gauge", _CARD, "Memory that jobs hold, as they declared it"),
     _own("card_cordoned", "gauge", _CARD, "1 while the card takes nothing new"),
+    _own("window_active", "gauge", "card", "1 while a window holds the card"),
+    _own("windows_waiting", "gauge", "card", "Windows that wait for their turn on the card or for their time, the one it is being cleared for among them"),
+    _own("windows_total", "counter", "ended_reason", "Windows that ended, by why; those that never held a card among them"),
+    _own("window_held_seconds_total", "counter", "card", "How long windows held the card; counted when they end"),
     _own("card_readable", "gauge", _CARD, "1 while the driver answers for the card; measured cards only"),
     # DCGM's: what NVML measured
     Family("DCGM_FI_DEV_GPU_UTIL", "gauge", _DCGM, "Utilization in percent, as measured"),

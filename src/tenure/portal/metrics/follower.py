@@ -57,6 +57,7 @@ class Follower:
         *,
         queues: Iterable[str],
         classes: Iterable[str],
+        cards: Iterable[str],
         cohorts: Mapping[str, Iterable[str]],
     ) -> None:
         """What the diary has said until now; a ledger that cannot be read leaves the counters where they were."""
@@ -65,7 +66,7 @@ class Follower:
                 self._read_page()
             except Unavailable as error:
                 log.debug("the counters stand still: %s", error)
-            self._counts.collect(samples, queues=queues, classes=classes, cohorts=cohorts)
+            self._counts.collect(samples, queues=queues, classes=classes, cards=cards, cohorts=cohorts)
             lag = self._platform.news.cursor - (self._cursor or self._platform.began_after)
         samples.add("tenure_metrics_diary_lag_events", max(0, lag))
 

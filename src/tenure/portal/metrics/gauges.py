@@ -19,7 +19,9 @@ from tenure.domain.amounts import CPU
 from tenure.domain.explanation import CardUsage, QueueUsage, Standing
 from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
 from tenure.domain.policy import Policy
+from tenure.domain.window import WindowState
 from tenure.engine.fairness import Fairness
+from tenure.ledger import WindowRow
 
 from .samples import Samples
 
@@ -50,6 +52,7 @@ class _Look:
     checked: Counter[tuple[str, str, str]]
     checked_usage: Counter[tuple[str, str, str]]
     asked: Counter[tuple[str, str]]
+    windows: tuple[WindowRow, ...]
 
 
 class Gauges:
@@ -94,6 +97,7 @@ class Gauges:
             usage = conductor.engine.usage()
             cards = conductor.engine.card_usage()
             live = list(conductor.live.values())
+            windows = conductor.windows.rows
         finally:
             conductor.lock.release()
         states: Counter[str] = Counter()
@@ -130,6 +134,7 @@ class Gauges:
             checked=checked,
             checked_usage=checked_usage,
             asked=asked,
+            windows=windows,
         )
         return self._last
 
@@ -234,6 +239,10 @@ class Gauges:
             samples.add("tenure_card_memory_bytes", card.memory, *who)
             samples.add("tenure_card_memory_promised_bytes", card.memory - card.memory_free, *who)
             samples.add("tenure_card_cordoned", card.cordoned, *who)
+            claims = [window for window in look.windows if window.card == card.card]
+            active = sum(window.state is WindowState.ACTIVE for window in claims)
+            samples.add("tenure_window_active", active, str(card.card))
+            samples.add("tenure_windows_waiting", len(claims) - active, str(card.card))
 
     def _measured(self, samples: Samples, xids: Mapping[str, int]) -> None:
         """What NVML says now, without the loop's lock; what a card does not tell is left out, never guessed."""
