@@ -84,6 +84,7 @@ def test_a_model_wakes_is_a_job_and_sleeps(models: Callable[..., House], tmp_pat
     pid = ask(row)["pid"]
     environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     assert f"CUDA_CACHE_PATH={tmp_path}/home/caches/small/cuda".encode() in environment
+    assert f"JAX_COMPILATION_CACHE_DIR={tmp_path}/home/caches/small/jax".encode() in environment
     verbs.sleep(house.platform, "small", caller=ME)
     row = until(house, "asleep")
     assert not Path(f"/proc/{pid}").exists()

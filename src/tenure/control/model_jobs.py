@@ -26,6 +26,8 @@ CACHES: Mapping[str, str] = {
     "TRITON_CACHE_DIR": "triton",
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "VLLM_CACHE_ROOT": "vllm",
+    "JAX_COMPILATION_CACHE_DIR": "jax",  # without it JAX keeps nothing
+    "NUMBA_CACHE_DIR": "numba",  # without it Numba keeps things beside the source, whatever `keepCaches` says
 }
 
 
