@@ -175,7 +175,8 @@ def _cause(error: Exception) -> str:
 
 def _target(path: str, query: Mapping[str, object] | None) -> str:
     full = path if path.startswith(("/healthz", "/readyz", "/version")) else API + path
-    pairs = [(k, str(v).lower() if isinstance(v, bool) else str(v)) for k, v in (query or {}).items() if v is not None]
+    asked = [(k, one) for k, v in (query or {}).items() for one in (v if isinstance(v, list) else [v])]
+    pairs = [(k, str(v).lower() if isinstance(v, bool) else str(v)) for k, v in asked if v is not None]
     return f"{full}?{urlencode(pairs)}" if pairs else full
 
 

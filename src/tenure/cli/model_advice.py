@@ -23,13 +23,9 @@ def advise(call: Call, name: str) -> int:
         "days": _number(parsed.text("days"), "--days"),
         "second_is_worth": _number(parsed.text("second-of-waiting-is-worth"), "--second-of-waiting-is-worth"),
     }
-    windows = parsed.text("windows")
+    if (windows := parsed.text("windows")) is not None:
+        query["windows_s"] = [seconds_of(word.strip(), flag="--windows") for word in windows.split(",")]
     path = f"/models/{quote(name, safe='')}/advice"
-    if windows is not None:
-        asked = [seconds_of(word.strip(), flag="--windows") for word in windows.split(",")]
-        path += "?" + "&".join(f"windows_s={seconds:g}" for seconds in asked)
-        path += "".join(f"&{key}={value:g}" for key, value in query.items() if isinstance(value, float))
-        query = {}
     answer = call.client.call("GET", path, query=query, timeout_s=120)
     plot = parsed.text("plot")
     if plot is not None:

@@ -55,7 +55,7 @@ def model_advice(
         "model": model.name,
         "since": wire(int(begin * 1e6)),
         "until": wire(int(now * 1e6)),
-        "days": round((now - begin) / DAY, 4),
+        "days": round((now - begin) / DAY, 8),
         "requests": len(seen.requests),
         "shares": model.shares,
         "gpu_memory": model.gpu_memory,
