@@ -1,4 +1,5 @@
-"""Nothing under studies/ names a scheduler's object or asks for a card: this test fails the build when something does."""
+"""Nothing under studies/ names a scheduler's object, asks for a card or reads what was sampled: this test fails the build
+when something does."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ WORDS = re.compile(
     r"resourceflavor|priorityclass|podgroup|queue-name|nvidia\.com/|tenure\.dev/|(cuda|nvidia|hip|rocr)_visible_devices",
     re.IGNORECASE,
 )
+TELEMETRY = re.compile(r"/metrics\b|/api/v1|requests\.jsonl|/telemetry\b|prometheus|nvidia-smi|dcgm", re.IGNORECASE)
 MODULES = {"kubernetes", "hera", "pyslurm", "submitit", "pynvml", "nvidia_smi", "cupy", "numba.cuda", "pycuda"}
 DEVICE = re.compile(r"(cuda|gpu|/gpu|/device:gpu)(:\d+)?", re.IGNORECASE)
 ROOM = re.compile(r"tenure\.[a-z_]+(\.|$)")
@@ -26,6 +28,7 @@ def offences(text: str, *, python: bool) -> list[str]:
     """What in a file of a study breaks the rule, in words."""
     found = [f"names {match.group(0)!r}" for match in WORDS.finditer(text)]
     if python:
+        found += [f"reads {match.group(0)!r}" for match in TELEMETRY.finditer(text)]
         for node in ast.walk(ast.parse(text)):
             found += [f"line {getattr(node, 'lineno', 0)}: {offence}" for offence in _of_node(node)]
     return found
@@ -68,7 +71,7 @@ def test_a_study_reaches_the_card_through_its_step_alone(path: Path) -> None:
 
 def test_there_is_something_to_look_at() -> None:
     names = {path.name for path in files()}
-    assert {"digits.py", "digits.sh", "README.md", "pyproject.toml"} <= names
+    assert {"digits.py", "digits.sh", "cold_start.sh", "caller.py", "README.md", "pyproject.toml"} <= names
 
 
 @pytest.mark.parametrize(
@@ -88,6 +91,10 @@ def test_there_is_something_to_look_at() -> None:
         "with tf.device('/GPU:0'): pass",
         "jax.devices('gpu')",
         "import pynvml",
+        "urlopen(f'{base}/metrics')",
+        "httpx.get(url + '/api/v1/models')",
+        "(home / 'gateway' / 'requests.jsonl').read_text()",
+        "subprocess.run(['nvidia-smi'])",
         "from kubernetes import client",
         "import tenure.control.verbs",
         "from tenure.domain.job import JobSpec",
@@ -108,6 +115,7 @@ def test_the_rule_catches(line: str) -> None:
         "run = tenure.current_run()",
         "print('the card is busy')",
         "srunning = 1",
+        "from sklearn import metrics",
     ],
 )
 def test_the_rule_lets_through(line: str) -> None:
