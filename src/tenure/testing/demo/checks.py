@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tenure.domain.events import EventKind
 from tenure.ledger import Ledger, fold
 from tenure.sdk.record import Record, read_record
+
+from .models import ASSISTANT, EMBEDDER, Answer
 
 __all__ = ["Cast", "Promise", "promises"]
 
@@ -24,6 +26,10 @@ class Cast:
     crash: str
     cancelled: str
     reference: Path  # the run directory of the undisturbed study
+    assistant: str  # the job that the first question woke
+    first: Sequence[Answer]  # to the three who asked at once
+    held: Answer
+    embedder: tuple[int, int]  # its process at the beginning and at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,7 @@ def promises(home: Path, cast: Cast, *, shares: int, memory: int, remains: list[
     try:
         yield from _study(home, cast, ledger)
         yield from _others(home, cast, ledger)
+        yield from _models(home, cast, ledger)
         yield from _books(ledger, shares=shares, memory=memory)
     finally:
         ledger.close()
@@ -110,6 +117,51 @@ def _others(home: Path, cast: Cast, ledger: Ledger) -> Iterator[Promise]:
         "the crashed job failed, with its own exit code",
         crash.outcome == "failed" and crash.exit_code == 1 and record.outcome == "failed",
         f"ledger {crash.outcome} {crash.exit_code}, record {record.outcome}",
+    )
+
+
+def _models(home: Path, cast: Cast, ledger: Ledger) -> Iterator[Promise]:
+    journal = [json.loads(line) for line in (home / "gateway" / "requests.jsonl").read_text().splitlines()]
+    asked = [line for line in journal if line["model"] == ASSISTANT]
+    first = [line for line in asked if line["run"] == f"{cast.assistant}.1"]
+    starts = (home / "runs" / f"{cast.assistant}.1" / "stdout.log").read_text().count("pid ")
+    waits = ", ".join(f"{line['held_s']:.1f}" for line in first)
+    yield Promise(
+        "three questions at once woke the assistant once: one process answered all three",
+        starts == 1
+        and {answer.run for answer in cast.first} == {f"{cast.assistant}.1"}
+        and [(line["status"], line["held"]) for line in first] == [(200, True)] * 3
+        and len({answer.text for answer in cast.first}) == 1,
+        f"{starts} process in run {cast.assistant}.1; held for {waits} s",
+    )
+    record = _record(home, cast.assistant, 1)
+    stops = ", ".join(f"{mark['stop']} by {mark['by']}" for mark in record.stops)
+    yield Promise(
+        "the idle assistant left for the training: interrupted, with the preemptor's name",
+        record.outcome == "interrupted"
+        and any(mark["stop"] == "preempt" and mark["by"] == cast.training for mark in record.stops),
+        f"{record.outcome}; {stops}",
+    )
+    late = next((line for line in asked if line["run"] == cast.held.run), None)
+    began = ledger.attempt(cast.held.run).started_at
+    ended = ledger.job(cast.training).ended_at
+    yield Promise(
+        "the question that came during the training was held, and answered once it had ended",
+        late is not None
+        and (late["status"], late["held"]) == (200, True)
+        and "Paris" in cast.held.text
+        and len(asked) == 4
+        and began is not None
+        and ended is not None
+        and began >= ended,
+        f"held for {late['held_s'] if late else 0:.1f} s, answered by run {cast.held.run}",
+    )
+    serving = [job for job in fold(ledger.events(limit=100_000)).jobs.values() if job.name == EMBEDDER]
+    attempts = sum(job.attempts for job in serving)
+    yield Promise(
+        "the resident embedder was up all along",
+        len(serving) == attempts == 1 and len(set(cast.embedder)) == 1,
+        f"{attempts} attempt, process {cast.embedder[0]} at the beginning and {cast.embedder[1]} at the end",
     )
 
 

@@ -120,6 +120,25 @@ class Stage:
 
         return self.wait(f"{kind} of {self.names.get(job, job)}", holds, seconds=seconds)
 
+    def wait_model(self, model: str, state: str, *, seconds: float = 60.0) -> dict[str, Any]:
+        """The first time that a model is in this state."""
+
+        def holds(event: dict[str, Any]) -> bool:
+            data = event["data"]
+            return event["kind"] == "ModelChanged" and (data["model"], data["state"]) == (model, state)
+
+        return self.wait(f"{model} to be {state}", holds, seconds=seconds)
+
+    def told(self, kind: str, **data: object) -> list[dict[str, Any]]:
+        """The events of a kind so far, with these things in their data."""
+        with self._heard:
+            return [e for e in self.events if e["kind"] == kind and data.items() <= e["data"].items()]
+
+    def newest(self) -> int:
+        """The id of the newest event that was heard."""
+        with self._heard:
+            return max((int(event["id"]) for event in self.events), default=0)
+
     def wait_line(self, path: Path, word: str, *, seconds: float = 30.0) -> None:
         """A run directory is a file anybody can read: wait until a word stands in it."""
         end = time.monotonic() + seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 __all__ = ["Teller"]
@@ -13,7 +13,7 @@ __all__ = ["Teller"]
 class Teller:
     """Prints one line an event that matters; the seconds are since the first line."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: MutableMapping[str, str]) -> None:
         self._names = names
         self._began: float | None = None
         self._colour = sys.stdout.isatty()
@@ -53,6 +53,13 @@ class Teller:
                 return f"{who} ends: {how}" + (f", exit code {code}" if code else "")
             case "AttemptAdopted":
                 return f"{who} was found running and is watched again"
+            case "ModelWoken":
+                self._names[str(event["job_id"])] = data["model"]
+                return str(message)
+            case "ModelHeld":
+                return f"a question is held: {data['model']} is {data['state']}"
+            case "ModelChanged" if data["state"] in ("ready", "failed"):
+                return str(message)
             case "DaemonStarted":
                 return str(message)
             case _:
