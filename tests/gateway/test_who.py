@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Home, lines, opened
+from .conftest import Home, eventually, lines, opened
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +63,16 @@ def test_a_gateway_off_loopback_needs_a_token_that_cannot_be_guessed(tmp_path: P
     home = Home(tmp_path / "home", {"TENURE_GATEWAY_HOST": "0.0.0.0"})
     with pytest.raises(AssertionError, match="there is no token"):
         home.up()
+
+
+def test_on_loopback_nobody_needs_one_and_whoever_has_one_is_held_to_it(home: Home) -> None:
+    home.declare("small")
+    home.reload()
+    token = home.tenure("token", "create", "agent", "--requests-per-minute", "2").strip()
+    assert home.chat("small").status == 200
+    assert home.chat("small", headers={"Authorization": "Bearer sk-no-key-required"}).status == 200
+    named = {"Authorization": f"Bearer {token}"}
+    assert [home.chat("small", headers=named).status for _ in range(3)] == [200, 200, 429]
+    journal = home.path / "gateway" / "requests.jsonl"
+    eventually(lambda: [line["who"] for line in lines(journal)][-5:] == [None, None, "agent", "agent", "agent"])
+    home.tenure("token", "revoke", "agent")

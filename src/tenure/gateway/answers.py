@@ -17,11 +17,18 @@ class Refused(Exception):
     """An answer of ours instead of a model's.  Raised before any byte of one; after pings it becomes an event."""
 
     def __init__(
-        self, status: int, code: str, message: str, *, param: str | None = None, retry_after_s: float | None = None
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+        again: bool = True,
     ) -> None:
         super().__init__(code)
         self.status, self.code, self.message = status, code, message
-        self.param, self.retry_after_s = param, retry_after_s
+        self.param, self.retry_after_s, self.again = param, retry_after_s, again
 
 
 def error_body(status: int, code: str, message: str, *, param: str | None = None) -> bytes:
@@ -35,10 +42,13 @@ def error_event(code: str, message: str) -> bytes:
     return b"\n\ndata: " + error_body(500, code, message) + b"\n\n"
 
 
-def headers_of(body: bytes, *, retry_after_s: float | None = None) -> list[tuple[bytes, bytes]]:
+def headers_of(body: bytes, *, retry_after_s: float | None = None, again: bool = True) -> list[tuple[bytes, bytes]]:
+    """`again=False` asks OpenAI's clients not to try once more by themselves: it would not help."""
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if retry_after_s is not None:
         headers.append((b"retry-after", str(max(1, math.ceil(retry_after_s))).encode()))
+    if not again:
+        headers.append((b"x-should-retry", b"false"))
     return headers
 
 

@@ -24,11 +24,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tenure.settings import load
 
+from .allowance import MINUTE
 from .journal import Journal
 from .platform import Platform
 from .policy import Desk, Limits
 from .router import Gateway
 from .upstream import Upstream
+from .uses import Uses
 
 __all__ = ["main"]
 
@@ -66,7 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     listener.setblocking(False)
     desk = Desk(Limits(held=given.held, hold_s=given.hold))
     journal = Journal(settings.home / "gateway" / "requests.jsonl")
-    gateway = Gateway(desk=desk, journal=journal, token_needed=given.tokens)
+    uses = Uses(settings.home / "gateway" / "use.json", minute=given.minute)
+    gateway = Gateway(desk=desk, journal=journal, uses=uses, token_needed=given.tokens)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(gateway, listener, settings.api_socket, given.alive_fd))
     return 0
@@ -113,6 +116,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--fd", type=int, required=True, help="a listening socket")
     parser.add_argument("--alive-fd", type=int, help="a pipe whose other end is the daemon's")
     parser.add_argument("--tokens", action="store_true", help="nobody without a token")
+    parser.add_argument("--minute", type=float, default=MINUTE, help="of tokens' limits, in seconds")
     parser.add_argument("--held", type=int, default=Limits().held)
     parser.add_argument("--hold", type=float, default=Limits().hold_s)
     return parser.parse_args(argv)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
+from .allowance import Rights, grantable
 from .answers import Refused, models_body
 from .request import Request
 
@@ -38,18 +39,28 @@ class Names:
     def __iter__(self) -> Iterator[str]:
         return iter(self.rows)
 
-    def listed(self) -> list[dict[str, Any]]:
-        """Every model, asleep or not, and every adapter."""
-        return models_body(self.rows.values(), self._started)
+    def id_of(self, name: str) -> str:
+        """As `/v1/models` calls it: an adapter's name stays, any other becomes its model's; unknown ones stay, too."""
+        return name if name in self._adapters else self._models.get(name, name)
 
-    def one(self, wanted: str) -> dict[str, Any]:
+    def listed(self, rights: Rights | None) -> list[dict[str, Any]]:
+        """Every model, asleep or not, and every adapter, that somebody may ask."""
+        every = models_body(self.rows.values(), self._started)
+        seen = set(grantable(rights, [one["id"] for one in every], self.id_of))
+        return [one for one in every if one["id"] in seen]
+
+    def one(self, wanted: str, rights: Rights | None) -> dict[str, Any]:
         """By any of its names, as it stands in a path.  Raises 404."""
         wanted = unquote(wanted)
-        name = wanted if wanted in self._adapters else self._models.get(wanted)
-        for one in self.listed():
+        name = self.id_of(wanted)
+        for one in self.listed(rights):
             if one["id"] == name:
                 return one
-        raise Refused(404, "model_not_found", f"there is no model {wanted!r}", param="model")
+        raise self._unknown(wanted, rights)
+
+    def _unknown(self, name: str, rights: Rights | None) -> Refused:
+        known = ", ".join(sorted(grantable(rights, self._models, self.id_of))) or "none"
+        return Refused(404, "model_not_found", f"there is no model {name!r}; there are: {known}", param="model")
 
     async def identify(self, request: Request, headers: Mapping[bytes, bytes]) -> None:
         """From the body, a form's field, the header, or because there is only one.  Raises 400 and 404."""
@@ -69,8 +80,7 @@ class Names:
             raise Refused(400, "missing_model", "the request names no model; write `model` in its body", param="model")
         model = self._models.get(name)
         if model is None:
-            known = ", ".join(sorted(self._models)) or "none"
-            raise Refused(404, "model_not_found", f"there is no model {name!r}; there are: {known}", param="model")
+            raise self._unknown(name, request.rights)
         request.model, request.asked_as = model, name
         request.adapter = name if name in self._adapters else None
         request.inference = request.path in self.rows[model]["inference_paths"]

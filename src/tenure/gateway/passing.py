@@ -101,6 +101,7 @@ class Passing:
     async def _into_stream(self, request: Request, answer: aiohttp.ClientResponse) -> None:
         body = await answer.read()
         self._first_byte(request, answer.status)
+        request.saw(body)
         text = body.decode("utf-8", "replace").strip()
         if answer.status >= 300:
             with suppress(ValueError):
@@ -121,4 +122,7 @@ class Passing:
 
 
 def _marked(request: Request, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """With the run that answers, and the token's limits in place of any that the server has."""
+    if request.limits:
+        headers = [pair for pair in headers if not pair[0].startswith(b"x-ratelimit-")] + request.limits
     return [*headers, (b"x-tenure-run", request.run.encode())] if request.run else headers

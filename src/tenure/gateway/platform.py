@@ -10,11 +10,14 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
+
+from .allowance import Rights
 
 __all__ = ["Platform"]
 
@@ -22,7 +25,7 @@ log = logging.getLogger("tenure.gateway")
 
 POLL_S = 20.0
 AGAIN_S = 0.2  # after a failure
-KNOWN_S, UNKNOWN_S = 5.0, 1.0  # how long the word on a token is believed
+KNOWN_S, UNKNOWN_S = 0.5, 1.0  # how long the word on a token is believed
 
 
 class Platform:
@@ -35,7 +38,8 @@ class Platform:
         timeout = aiohttp.ClientTimeout(total=POLL_S + 10)
         self._session = aiohttp.ClientSession(base_url="http://tenure", connector=connector, timeout=timeout)
         self._heard = heard
-        self._tokens: dict[bytes, tuple[float, str | None]] = {}
+        self._tokens: dict[bytes, tuple[float, Rights | None]] = {}
+        self._asking: dict[bytes, asyncio.Future[Rights | None]] = {}
         self.version = 0
         self.known = asyncio.Event()  # the first table has come
         self._task = asyncio.get_running_loop().create_task(self._watch())
@@ -56,19 +60,37 @@ class Platform:
     async def report(self, seen: Mapping[str, Any]) -> bool:
         return await self._post("/models:report", seen)
 
-    async def who(self, token: str) -> str | None:
-        """Whose token it is, or None.  The token itself stays here: its digest is asked about."""
+    async def who(self, token: str) -> Rights | None:
+        """Whose token it is, and what it may do.  The token itself stays here: its digest is asked about.
+
+        Raises ClientError, OSError or TimeoutError where the platform does not answer.
+        """
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        now = time.monotonic()
-        until, name = self._tokens.get(digest, (0.0, None))
-        if until > now:
-            return name
+        until, rights = self._tokens.get(digest, (0.0, None))
+        if until > time.monotonic():
+            return rights
+        asking = self._asking.get(digest)
+        if asking is None:  # many requests at once ask one question
+            asking = self._asking[digest] = asyncio.ensure_future(self._ask(digest))
+            asking.add_done_callback(lambda task: self._answered(digest, task))
+        return await asyncio.shield(asking)
+
+    def _answered(self, digest: bytes, task: asyncio.Future[Rights | None]) -> None:
+        del self._asking[digest]
+        if not task.cancelled():
+            task.exception()  # seen, also where whoever asked has left
+
+    async def _ask(self, digest: bytes) -> Rights | None:
+        rights = None
         async with self._session.post("/api/v1/tokens:check", json={"sha256": digest.hex()}) as reply:
-            name = str((await reply.json())["name"]) if reply.status == 200 else None
+            if reply.status == 200:
+                rights = _rights(await reply.json())
+            elif reply.status != 404:
+                reply.raise_for_status()
         if len(self._tokens) > 10_000:
             self._tokens.clear()
-        self._tokens[digest] = (now + (KNOWN_S if name else UNKNOWN_S), name)
-        return name
+        self._tokens[digest] = (time.monotonic() + (KNOWN_S if rights else UNKNOWN_S), rights)
+        return rights
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> bool:
         """True if it was taken; what went wrong is logged, and what matters is asked for again by the policy."""
@@ -98,3 +120,15 @@ class Platform:
                 log.debug("the platform does not answer: %s", error)
                 self.version = 0  # it may be another one
                 await asyncio.sleep(AGAIN_S)
+
+
+def _rights(said: Mapping[str, Any]) -> Rights:
+    return Rights(
+        name=said["name"],
+        scopes=frozenset(said["scopes"]),
+        models=None if said["models"] is None else tuple(said["models"]),
+        requests_per_minute=said["requests_per_minute"],
+        tokens_per_minute=said["tokens_per_minute"],
+        tokens_per_day=said["tokens_per_day"],
+        expires_at=None if said["expires_at"] is None else datetime.fromisoformat(said["expires_at"]).timestamp(),
+    )

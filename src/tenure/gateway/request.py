@@ -5,13 +5,14 @@ The body is read whole, because it names the model; no fact holds any of it but 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .allowance import Headers, Rights
 from .answers import Refused
+from .usage import Usage
 
 __all__ = ["Receive", "Request", "Scope", "Send", "gone", "read_body"]
 
@@ -20,8 +21,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MAX_BODY = 256 * 1024 * 1024
-TAIL = 4096  # bytes of an answer's end that are looked at for its usage
-_USAGE = re.compile(rb'"(prompt_tokens|completion_tokens)"\s*:\s*(\d+)')
 
 
 @dataclass(slots=True)
@@ -39,6 +38,9 @@ class Request:
     asked_as: str = ""
     adapter: str | None = None
     who: str = ""  # the name of its token
+    rights: Rights | None = None  # what that may do; None where nobody has to be known
+    limits: Headers = field(default_factory=list)  # how it stands, for the answer
+    counted: bool = False  # it has its place within the token's rate: what it costs is counted, too
     stream: bool = False
     inference: bool = False
     begun: bool = False  # our headers are out (a held stream has its pings)
@@ -50,7 +52,7 @@ class Request:
     first_byte_s: float | None = None
     run: str | None = None
     status: int = 0
-    tail: bytes = b""
+    usage: Usage | None = None  # of its answer, once there is something of one
     facts: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -58,8 +60,10 @@ class Request:
         return f"{self.method} {self.path}"
 
     def saw(self, chunk: bytes) -> None:
-        """Keep the end of the answer."""
-        self.tail = chunk[-TAIL:] if len(chunk) >= TAIL // 4 else (self.tail + chunk)[-TAIL:]
+        """The next piece of the answer."""
+        if self.usage is None:
+            self.usage = Usage(stream=self.stream)
+        self.usage.saw(chunk)
 
     def first_byte(self, status: int) -> None:
         self.first_byte_s = time.monotonic() - self.arrived
@@ -80,7 +84,7 @@ class Request:
             "first_byte_s": None if self.first_byte_s is None else round(self.first_byte_s, 6),
             "seconds": round(time.monotonic() - self.arrived, 6),
             "run": self.run,
-            **{found[1].decode(): int(found[2]) for found in _USAGE.finditer(self.tail)},
+            **({} if self.usage is None else self.usage.said),
             **self.facts,
         }
 

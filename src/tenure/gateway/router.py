@@ -22,6 +22,7 @@ from .policy import Action, Desk, Forward, Refuse, Sleep, Ticket, Wake, seen_of
 from .reporting import Report
 from .request import Receive, Request, Scope, Send, gone, read_body
 from .upstream import GONE, Upstream
+from .uses import Uses
 from .who import Callers
 
 __all__ = ["Gateway"]
@@ -34,8 +35,8 @@ _OPEN = frozenset({"/health", "/healthz", "/favicon.ico", "/metrics"})
 class Gateway:
     """`opened` in the event loop before the first request; `closed` after the last."""
 
-    def __init__(self, *, desk: Desk, journal: Journal, token_needed: bool) -> None:
-        self.desk, self.journal, self.token_needed = desk, journal, token_needed
+    def __init__(self, *, desk: Desk, journal: Journal, uses: Uses, token_needed: bool) -> None:
+        self.desk, self.journal, self.uses, self.token_needed = desk, journal, uses, token_needed
         self.names = Names()
         self.platform: Platform
         self.upstream: Upstream
@@ -49,18 +50,20 @@ class Gateway:
 
     def opened(self, platform: Platform, upstream: Upstream) -> None:
         self.platform, self.upstream = platform, upstream
-        self.callers = Callers(platform.who, token_needed=self.token_needed)
+        self.callers = Callers(platform.who, token_needed=self.token_needed, names=self.names, uses=self.uses)
         self._passing = Passing(upstream, self._report.first_byte)
         loop = asyncio.get_running_loop()
         self._keep(loop.create_task(self._ticking()))
         self._keep(loop.create_task(self._report.run(platform, self.names)))
 
+        self._keep(loop.create_task(self.uses.run()))
     async def closed(self) -> None:
         for task in list(self._tasks):
             task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.upstream.close()
+        self.uses.save()
         await self.platform.close()
 
     def heard(self, rows: list[dict[str, Any]]) -> None:
@@ -79,17 +82,21 @@ class Gateway:
             await self._answer(request, receive)
         except Refused as refused:
             await self._refuse(request, refused)
-        if request.inference:
+        finally:
             self.callers.used(request)
             self.journal.write(**request.line())
+        if request.inference:
 
     async def _answer(self, request: Request, receive: Receive) -> None:
         headers = {name: value for name, value in request.scope["headers"]}
         self.callers.same_site(headers)
-        if request.path in _OPEN:
+        if request.path in _OPEN and not (request.path == "/metrics" and self.token_needed):
             await self._own(request)
             return
-        request.who = await self.callers.known(headers)
+        await self.callers.known(request, headers)
+        if request.path == "/metrics":
+            await self._own(request)
+            return
         if not self.platform.known.is_set():
             await asyncio.wait_for(self.platform.known.wait(), 10)
         if request.path == "/v1/models" or request.path.startswith("/v1/models/"):
@@ -171,7 +178,9 @@ class Gateway:
     async def _begin(self, request: Request) -> None:
         if not request.begun:
             request.begun, request.status = True, 200
-            await request.send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+            await request.send(
+                {"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *request.limits]}
+            )
 
     async def _refuse(self, request: Request, refused: Refused) -> None:
         request.status = refused.status
@@ -181,7 +190,7 @@ class Gateway:
         if request.begun:
             await request.send({"type": "http.response.body", "body": b"data: " + body + b"\n\n"})
             return
-        headers = headers_of(body, retry_after_s=refused.retry_after_s)
+        headers = headers_of(body, retry_after_s=refused.retry_after_s, again=refused.again) + request.limits
         if refused.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         await _said(request, refused.status, headers, body)
@@ -203,7 +212,11 @@ class Gateway:
         if request.method not in ("GET", "HEAD"):
             raise Refused(405, "method_not_allowed", f"{request.path} is there to be read")
         wanted = request.path.removeprefix("/v1/models").removeprefix("/")
-        answer = self.names.one(wanted) if wanted else {"object": "list", "data": self.names.listed()}
+        answer = (
+            self.names.one(wanted, request.rights)
+            if wanted
+            else {"object": "list", "data": self.names.listed(request.rights)}
+        )
         body = json.dumps(answer).encode()
         await _said(request, 200, headers_of(body), body)
 

@@ -1,30 +1,41 @@
-"""Who asks, and whether they may: another site's pages never, a token where one is needed.
+"""Who asks, and whether they may: another site's pages never, a token where one is needed, and within its limits.
 
-A token is compared by the platform and known here by its name alone; it reaches no log and no model server.
+A token is compared by the platform and known here by its name and rights alone; it reaches no log and no model server.
 """
 
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from .allowance import Denied, Rights, allows, opens
 from .answers import Refused
+from .naming import Names
 from .request import Request
+from .uses import Uses
 
 __all__ = ["Callers"]
 
-Lookup = Callable[[str], Awaitable[str | None]]
+Lookup = Callable[[str], Awaitable[Rights | None]]
+AWAY = (aiohttp.ClientError, OSError, TimeoutError)
 
 
 class Callers:
-    """`lookup(token)` names a token's owner, or None.  `token_needed`: nobody without one."""
+    """`lookup(token)` tells a token's rights, or None.  `token_needed`: nobody without one.
 
-    def __init__(self, lookup: Lookup, *, token_needed: bool) -> None:
+    Where none is needed, one that is known is held to its rights all the same, and any other is as good as none.
+    """
+
+    def __init__(
+        self, lookup: Lookup, *, token_needed: bool, names: Names, uses: Uses, now: Callable[[], float] = time.time
+    ) -> None:
         self._lookup, self._token_needed = lookup, token_needed
+        self._names, self._uses, self._now = names, uses, now
         self._own_names = {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
 
     def same_site(self, headers: Mapping[bytes, bytes]) -> None:
@@ -42,29 +53,56 @@ class Callers:
         if headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
             raise Refused(403, "foreign_origin", "another site may not use this gateway")
 
-    async def known(self, headers: Mapping[bytes, bytes]) -> str:
-        """The name of the token; empty where none is needed.  Raises 401, and 503 where nobody can tell."""
-        if not self._token_needed:
-            return ""
+    async def known(self, request: Request, headers: Mapping[bytes, bytes]) -> None:
+        """Sets `who` and `rights`.  Raises 401, 403 for a token that is not for models, and 503 where nobody can tell."""
         presented = _presented(headers)
         if not presented:
-            raise Refused(401, "missing_token", "this gateway needs a token: `Authorization: Bearer …` (`tenure token create NAME`)")  # fmt: skip
+            if self._token_needed:
+                raise Refused(401, "missing_token", "this gateway needs a token: `Authorization: Bearer …` (`tenure token create NAME`)")  # fmt: skip
+            return
         try:
-            name = await self._lookup(presented)
-        except (aiohttp.ClientError, OSError, TimeoutError):
+            rights = await self._lookup(presented)
+        except AWAY:
+            if not self._token_needed:
+                return
             raise Refused(503, "platform_away", "the platform does not answer; try again", retry_after_s=2) from None
-        if name is None:
-            raise Refused(401, "invalid_api_key", "this token is not one of this platform's; it may have been revoked")
-        return name
+        if rights is None:
+            if self._token_needed:
+                raise Refused(401, "invalid_api_key", "this token is not one of this platform's; it may have been revoked")  # fmt: skip
+            return
+        request.who, request.rights = rights.name, rights
+        secret = presented.encode("latin-1")
+        request.scope["headers"] = [pair for pair in request.scope["headers"] if secret not in pair[1]]
+        _unless(opens(rights, self._now()))
 
     def may(self, request: Request) -> None:
         """The request names its model now; nothing of it has been held or sent.  Raises 403 and 429."""
+        rights, now = request.rights, self._now()
+        if rights is None:
+            return
+        _unless(allows(rights, self._names.id_of(request.asked_as), self._names.id_of, now))
+        denied = self._uses.admit(rights, now)
+        request.counted = denied is None
+        request.limits = self._uses.headers(rights, now)
+        _unless(denied)
 
     def used(self, request: Request) -> None:
-        """The request is over, however it ended; `request.line()` says what it cost."""
+        """The request is over, however it ended.  Nothing for one that was never let in."""
+        if request.counted and request.usage is not None:
+            whole = not request.left and not request.facts.get("cut")
+            self._uses.spent(request.who, request.usage.tokens(whole=whole), self._now())
+
+
+def _unless(denied: Denied | None) -> None:
+    if denied is not None:
+        raise Refused(
+            denied.status, denied.code, denied.message, param=denied.param, retry_after_s=denied.retry_after_s, again=denied.again,
+        )  # fmt: skip
 
 
 def _presented(headers: Mapping[bytes, bytes]) -> str:
-    """OpenAI's header, or Anthropic's."""
+    """OpenAI's header, or Anthropic's, or Azure's."""
     scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else headers.get(b"x-api-key", b"").decode("latin-1")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    return (headers.get(b"x-api-key") or headers.get(b"api-key") or b"").decode("latin-1").strip()

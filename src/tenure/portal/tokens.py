@@ -230,7 +230,10 @@ def check_exposure(host: str, store: TokenStore) -> None:
     """Raises Forbidden where listening on `host` would be guarded by a missing, weak or readable token."""
     if is_loopback(host):
         return
-    remedy = "run `tenure token create operator`, or listen on 127.0.0.1 (TENURE_HOST)"
+    remedy = (
+        "`tenure up -d` once on 127.0.0.1 (without TENURE_HOST and TENURE_GATEWAY_HOST) makes the operator's, "
+        "and there `tenure token create NAME` makes others"
+    )
     if not store.all():
         raise Forbidden(
             f"{host} can be reached from other machines and there is no token; {remedy}", code="MissingToken"
@@ -242,6 +245,6 @@ def check_exposure(host: str, store: TokenStore) -> None:
     operator = store.folder / OPERATOR
     if operator.exists() and (why := weakness(operator.read_text("utf-8").strip())):
         raise Forbidden(
-            f"{host} can be reached from other machines and the token in {operator} is weak: {why}; delete it and {remedy}",
+            f"{host} can be reached from other machines and the token in {operator} is weak: {why}; delete it: {remedy}",
             code="WeakToken",
         )

@@ -1,0 +1,356 @@
+"""Tokens at a gateway that other machines can reach: rights, rates and budgets, before any byte of an answer.
+
+It listens on every address and is asked at one of this machine's own; another one, whose minute is two seconds long,
+shows that a limit lets go again.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openai
+import psutil
+import pytest
+
+from tenure.cli.client import Client
+from tenure.settings import load
+
+from .conftest import Answer, Home, eventually, lines
+
+PRICE = 7  # model tokens of one answer of the small server
+
+
+def own_address() -> str:
+    """One of this machine's addresses that is not loopback; loopback where it has no other."""
+    for found in psutil.net_if_addrs().values():
+        for one in found:
+            if one.family == socket.AF_INET and not one.address.startswith("127."):
+                return one.address
+    return "127.0.0.1"
+
+
+def call(home: Home, method: str, path: str, body: Any = None) -> Any:
+    client = Client(load(home.env))
+    try:
+        return client.call(method, path, body=body)
+    finally:
+        client.close()
+
+
+@dataclass
+class Key:
+    """A token and its owner."""
+
+    home: Home
+    name: str
+    secret: str
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.secret}"}
+
+    def chat(self, model: str = "small", **fields: Any) -> Answer:
+        return self.home.chat(model, headers=self.bearer, **fields)
+
+    def models(self) -> list[str]:
+        return [one["id"] for one in self.home.ask("GET", "/v1/models", headers=self.bearer).json["data"]]
+
+    def use(self) -> dict[str, Any]:
+        use: dict[str, Any] = next(row["use"] for row in call(self.home, "GET", "/tokens") if row["name"] == self.name)
+        return use
+
+
+@dataclass
+class Far:
+    home: Home
+    seen: Path
+
+    def key(self, **limits: Any) -> Key:
+        """A new token: the gateway has not heard of it, and so believes nothing old."""
+        name = f"t{secrets.token_hex(4)}"
+        return Key(self.home, name, call(self.home, "POST", "/tokens", {"name": name, **limits})["token"])
+
+    def journal(self, key: Key) -> list[dict[str, Any]]:
+        return [line for line in lines(self.home.path / "gateway" / "requests.jsonl") if line["who"] == key.name]
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
+    """Reachable from elsewhere; `small` with an alias and an adapter is ready, `other` sleeps."""
+    folder = tmp_path_factory.mktemp("far")
+    home = Home(folder / "home", {"TENURE_GATEWAY_HOST": "0.0.0.0"})
+    (home.path / "tokens").mkdir(mode=0o700, parents=True)
+    operator = home.path / "tokens" / "operator"
+    operator.touch(mode=0o600)
+    operator.write_text(secrets.token_urlsafe(32) + "\n")
+    home.up()
+    home.url = home.url.replace("127.0.0.1", own_address())
+    far = Far(home, folder / "seen")
+    try:
+        home.declare("small", "--load", "0.5", "--seen", str(far.seen), aliases=["default"], adapters=[{"name": "sql"}])
+        home.declare("other")
+        home.rest("POST", "/policy:reload")
+        eventually(lambda: {"small", "other"} <= set(far.key().models()))
+        assert far.key().chat().status == 200
+        yield far
+    finally:
+        home.tenure("down")
+
+
+# -- who
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_nobody_comes_in_without_a_token_that_is_known(far: Far, stream: bool) -> None:
+    missing = far.home.chat("small", stream=stream)
+    assert (missing.status, missing.error["type"], missing.error["code"]) == (
+        401,
+        "authentication_error",
+        "missing_token",
+    )
+    for headers in ({"Authorization": "Bearer sk-wrong"}, {"x-api-key": "sk-wrong"}, {"api-key": "sk-wrong"}):
+        unknown = far.home.chat("small", stream=stream, headers=headers)
+        assert (unknown.status, unknown.error["code"]) == (401, "invalid_api_key")
+        assert (unknown.headers["content-type"], unknown.headers["www-authenticate"]) == ("application/json", "Bearer")
+    for headers in ({"Authorization": "Bearer "}, {"Authorization": "Basic eDp5"}):
+        assert far.home.chat("small", stream=stream, headers=headers).status == 401
+    assert far.home.ask("GET", "/v1/models").status == 401
+    assert far.home.ask("GET", "/metrics").status == 401
+    assert far.home.ask("GET", "/health").status == 200
+    assert far.home.ask("GET", "/metrics", headers=far.key().bearer).status == 200
+
+
+@pytest.mark.parametrize("header", ["Authorization", "x-api-key", "api-key"])
+def test_a_known_one_comes_in_by_the_header_that_its_client_sends(far: Far, header: str) -> None:
+    key = far.key()
+    value = f"Bearer {key.secret}" if header == "Authorization" else key.secret
+    assert far.home.chat("small", headers={header: value}).status == 200
+    assert eventually(lambda: far.journal(key)), "the line names it"
+
+
+def test_another_sites_page_is_refused_with_a_token_and_without(far: Far) -> None:
+    for token in ({}, far.key().bearer):
+        for page in ({"Origin": "https://elsewhere.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "rebound.example"}, {"Origin": "null"}):  # fmt: skip
+            refused = far.home.chat("small", headers={**token, **page})
+            assert refused.status == 403, (token, page)
+            assert refused.error["type"] == "permission_error"
+            assert "access-control-allow-origin" not in refused.headers
+    asked = {"Origin": "https://elsewhere.example", "Access-Control-Request-Method": "POST"}
+    assert far.home.ask("OPTIONS", "/v1/chat/completions", headers=asked).status == 403
+
+
+def test_a_token_reaches_no_server_and_no_file(far: Far) -> None:
+    key = far.key()
+    sent = {**key.bearer, "x-api-key": key.secret, "api-key": key.secret, "X-Some-Client-Key": f"key {key.secret}", "X-Kept": "kept"}  # fmt: skip
+    assert far.home.chat("small", headers=sent).status == 200
+    assert far.home.chat("nobody", headers=sent).status == 404
+    assert far.home.chat("small", headers=sent, stream=True).status == 200
+    upstream = lines(far.seen)[-1]["headers"]
+    assert upstream["x-kept"] == "kept"
+    assert not {"authorization", "x-api-key", "api-key", "x-some-client-key", "cookie"} & set(upstream)
+    wrong = secrets.token_urlsafe(32)
+    assert far.home.chat("small", headers={"Authorization": f"Bearer {wrong}"}).status == 401
+    looked_at = [path for path in far.home.path.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert far.home.path / "gateway" / "requests.jsonl" in looked_at
+    assert any(path.name == "gateway.log" for path in looked_at)
+    for path in [*looked_at, far.seen]:
+        text = path.read_bytes()
+        assert key.secret.encode() not in text, path
+        assert wrong.encode() not in text, path
+
+
+def test_an_end_and_a_revocation_are_known_within_a_second(far: Far) -> None:
+    key = far.key(expires="3s")
+    assert key.chat().status == 200
+    over = eventually(lambda: (answer := key.chat()).status == 401 and answer, timeout=6)
+    assert over.error["code"] == "expired_token"
+    assert f"tenure token set {key.name} --expires" in over.error["message"]
+    revoked = far.key()
+    assert revoked.chat().status == 200
+    call(far.home, "DELETE", f"/tokens/{revoked.name}")
+    assert (
+        eventually(lambda: (answer := revoked.chat()).status == 401 and answer, timeout=1).error["code"]
+        == "invalid_api_key"
+    )
+
+
+# -- which models
+
+
+def test_a_token_asks_the_models_that_it_may_and_sees_no_other(far: Far) -> None:
+    key = far.key(models=["default"])
+    assert key.models() == ["small"]
+    assert [key.chat(name).status for name in ("small", "default")] == [200, 200]
+    for name in ("other", "sql"):
+        refused = key.chat(name, stream=True)
+        assert (refused.status, refused.error["type"], refused.error["code"], refused.error["param"]) == (403, "permission_error", "model_not_allowed", "model")  # fmt: skip
+        assert f"tenure token set {key.name} --models default,{name}" in refused.error["message"]
+    missing = key.chat("nobody")
+    assert missing.status == 404
+    assert "other" not in missing.error["message"]
+    assert far.home.ask("GET", "/v1/models/other", headers=key.bearer).status == 404
+    assert far.home.ask("GET", "/v1/models/default", headers=key.bearer).json["id"] == "small"
+    assert (far.home.model("other")["state"], far.home.model("other")["wakes"]) == ("asleep", 0)
+    adapter = far.key(models=["sql"])
+    assert (adapter.models(), adapter.chat("sql").status, adapter.chat("small").status) == (["sql"], 200, 403)
+
+
+def test_a_token_for_jobs_asks_none(far: Far) -> None:
+    key = far.key(scopes=["jobs"])
+    refused = key.chat()
+    assert (refused.status, refused.error["type"]) == (403, "permission_error")
+    assert "--only both" in refused.error["message"]
+    assert far.home.ask("GET", "/v1/models", headers=key.bearer).status == 403
+
+
+# -- how much
+
+
+def test_of_fifty_at_once_exactly_as_many_pass_as_may(far: Far) -> None:
+    key = far.key(requests_per_minute=10)
+    assert "other" in key.models(), "the list is free"
+    with ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(lambda n: key.chat(stream=n % 2 == 0), range(50)))
+    assert sorted(answer.status for answer in answers) == [200] * 10 + [429] * 40
+    for answer in answers:
+        assert answer.headers["x-ratelimit-limit-requests"] == "10"
+        assert "x-ratelimit-limit-tokens" not in answer.headers
+    passed = [answer for answer in answers if answer.status == 200]
+    assert {answer.headers["x-ratelimit-remaining-requests"] for answer in passed} == {str(n) for n in range(10)}
+    refused = next(answer for answer in answers if answer.status == 429)
+    assert refused.headers["content-type"] == "application/json"
+    assert (refused.error["type"], refused.error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
+    assert f"tenure token set {key.name} --requests-per-minute" in refused.error["message"]
+    assert 50 <= int(refused.headers["retry-after"]) <= 61
+    assert refused.headers["x-ratelimit-reset-requests"].endswith("s")
+    assert "x-should-retry" not in refused.headers
+    assert eventually(lambda: sorted(line["status"] for line in far.journal(key)) == [200] * 10 + [429] * 40)
+    eventually(lambda: key.use()["requests_today"] == 10)
+
+    call(far.home, "PATCH", f"/tokens/{key.name}", {"requests_per_minute": 12})
+    assert eventually(lambda: (answer := key.chat()).status == 200 and answer, timeout=1)
+    assert [key.chat().status for _ in range(3)] == [200, 429, 429], "what was used before counts"
+    call(far.home, "PATCH", f"/tokens/{key.name}", {"requests_per_minute": None})
+    free = eventually(lambda: (answer := key.chat()).status == 200 and answer, timeout=1)
+    assert "x-ratelimit-limit-requests" not in free.headers
+
+
+def test_a_held_request_is_counted_when_it_arrives_and_once(far: Far) -> None:
+    key = far.key(requests_per_minute=3)
+    far.home.rest("POST", "/models/small:sleep")
+    far.home.until("small", "asleep")
+    with ThreadPoolExecutor(3) as pool:
+        held = [pool.submit(key.chat, stream=True) for _ in range(3)]
+        eventually(lambda: far.home.model("small")["held"] == 3)
+        refused = key.chat(stream=True)
+        assert (refused.status, refused.headers["content-type"]) == (429, "application/json")
+        assert [one.result().status for one in held] == [200, 200, 200]
+    assert {one.result().headers["x-ratelimit-limit-requests"] for one in held} == {"3"}
+    assert key.use()["requests_today"] == 3
+
+
+def test_a_budget_of_a_day_is_model_tokens_of_prompts_and_answers(far: Far) -> None:
+    key = far.key(tokens_per_day=2 * PRICE)
+    assert [key.chat().status for _ in range(2)] == [200, 200]
+    refused = key.chat(stream=True)
+    assert (refused.status, refused.error["type"], refused.error["code"]) == (
+        429,
+        "rate_limit_error",
+        "insufficient_quota",
+    )
+    assert "14 of the 14 model tokens" in refused.error["message"]
+    assert "T00:00:00Z" in refused.error["message"]
+    assert f"tenure token set {key.name} --tokens-per-day" in refused.error["message"]
+    assert 0 < int(refused.headers["retry-after"]) <= 86_400
+    assert refused.headers["x-should-retry"] == "false"
+    eventually(lambda: key.use()["tokens_today"] == 2 * PRICE)
+    table = far.home.tenure("token", "ls")
+    assert f"{2 * PRICE} tokens/day" in table
+    assert f"2 requests, {2 * PRICE} tokens" in table
+
+
+def test_a_stream_that_says_no_usage_costs_its_words_and_so_does_one_that_is_left(far: Far) -> None:
+    key = far.key(tokens_per_minute=1000)
+    first = key.chat(stream=True, chunks=5)
+    assert (first.status, first.headers["x-ratelimit-remaining-tokens"]) == (200, "1000")
+    assert key.chat().headers["x-ratelimit-remaining-tokens"] == "995"
+    connection = far.home.connect()
+    body = json.dumps({"model": "small", "stream": True, "chunks": 200_000})
+    connection.request("POST", "/v1/chat/completions", body, {**key.bearer, "Content-Type": "application/json"})
+    connection.getresponse().read(1000)
+    connection.close()
+    left = eventually(lambda: (used := key.use()["tokens_today"]) > 5 + PRICE and used)
+    assert left < 200_000
+
+
+def test_what_was_used_outlives_a_gateway_that_is_killed(far: Far) -> None:
+    key = far.key(requests_per_minute=4, tokens_per_day=1000)
+    assert [key.chat().status for _ in range(4)] == [200] * 4
+    eventually(lambda: key.use()["tokens_today"] == 4 * PRICE)
+    (gateway,) = [p for p in psutil.process_iter(["cmdline"]) if "tenure.gateway.main" in (p.info["cmdline"] or ()) and p.environ().get("TENURE_HOME") == str(far.home.path)]  # fmt: skip
+    gateway.send_signal(signal.SIGKILL)
+    gateway.wait(5)
+    assert key.chat().status == 429
+    assert key.use()["tokens_today"] == 4 * PRICE
+    kept = far.home.path / "gateway" / "use.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture
+def short(far: Far) -> Iterator[Home]:
+    """Another gateway of the same platform, with a minute of two seconds."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        words = ["--fd", str(listener.fileno()), "--tokens", "--minute", "2"]
+        gateway = subprocess.Popen([sys.executable, "-P", "-m", "tenure.gateway.main", *words], env=far.home.env, pass_fds=(listener.fileno(),))  # fmt: skip
+        home = Home(far.home.path)
+        home.url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        try:
+            yield home
+        finally:
+            gateway.terminate()
+            gateway.wait(10)
+
+
+def test_who_waits_as_long_as_told_is_answered(far: Far, short: Home) -> None:
+    key = far.key(requests_per_minute=2)
+    key.home = short
+    assert [key.chat().status for _ in range(2)] == [200, 200]
+    refused = key.chat()
+    assert refused.status == 429
+    time.sleep(int(refused.headers["retry-after"]))
+    assert key.chat().status == 200
+    with openai.OpenAI(base_url=short.url, api_key=key.secret, max_retries=2) as client:
+        for _ in range(3):  # OpenAI's client waits by itself, as the header says
+            client.chat.completions.create(model="small", messages=[])
+
+
+def test_the_openai_client_raises_what_its_users_catch(far: Far) -> None:
+    def ask(secret: str, model: str = "small") -> None:
+        with openai.OpenAI(base_url=far.home.url, api_key=secret, max_retries=0) as client:
+            client.chat.completions.create(model=model, messages=[{"role": "user", "content": "?"}])
+
+    def raised(kind: type[openai.APIStatusError], act: Callable[[], None]) -> str | None:
+        with pytest.raises(kind) as caught:
+            act()
+        return caught.value.code
+
+    assert raised(openai.AuthenticationError, lambda: ask("sk-unknown")) == "invalid_api_key"
+    narrow = far.key(models=["small"])
+    assert raised(openai.PermissionDeniedError, lambda: ask(narrow.secret, "other")) == "model_not_allowed"
+    slow = far.key(requests_per_minute=1)
+    ask(slow.secret)
+    assert raised(openai.RateLimitError, lambda: ask(slow.secret)) == "rate_limit_exceeded"
+    poor = far.key(tokens_per_day=1)
+    ask(poor.secret)
+    assert raised(openai.RateLimitError, lambda: ask(poor.secret)) == "insufficient_quota"
