@@ -48,3 +48,15 @@ def test_another_network_address_is_not_taken_for_ours() -> None:
     line = "   0: 0200007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000 0 4242 1 0 100 0 0 10 0"
     assert listening_inodes([line], 8080) == set()
     assert listening_inodes([line.replace("0200007F", "0100007F")], 8080) == {4242}
+
+
+def test_a_connection_is_counted_at_the_side_that_was_called() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert Listeners().connected(port) == 0
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            accepted, _ = server.accept()
+            assert Listeners().connected(port) == 1
+            assert Listeners().connected(client.getsockname()[1]) == 1, "seen from its own side"
+            accepted.close()
+        assert Listeners().connected(port) == 0

@@ -95,6 +95,7 @@ class Platform:
             measured=[card.id for card in found.found if card.measured],
         )
         self.models = Models(self)
+        driver.before_stop = self.models.before_stop
         self._samples = SampleLog(settings.home / "telemetry")
         self._sweeping = threading.Event()
         self._sweep_thread: threading.Thread | None = None

@@ -296,7 +296,7 @@ class Conductor:
             self.engine.evict(WorkloadKey(live.id))
             self.driver.stop_soon(live, asked=stop)
         elif live.state is JobState.EVICTING:
-            self.driver.stop_soon(live)
+            self.driver.stop_soon(live, asked=stop)
 
     def forget(self, live: Live) -> None:
         """It has ended: its quota is free, and whoever waited for it is looked at again."""

@@ -51,6 +51,8 @@ class Driver:
         self._ledger, self._backend, self._clock, self._specs = ledger, backend, clock, specs
         self.fresh_engine = fresh_engine
         self._card_note = card_note
+        self.before_stop: Callable[[Live, Stop], Stop | None] = lambda live, stop: stop
+        """Asked with no lock held, right before a stop is passed on: what to ask instead, or None: not yet, it comes again."""
         self._starts: list[Live] = []
         self._stops: list[tuple[Live, Stop]] = []
         self._shrinks: list[tuple[Live, Shrink]] = []
@@ -150,7 +152,10 @@ class Driver:
             conductor.wake()  # its quota is free: somebody may take it
             return
         live.launched = True
-        live.asked_at = self._clock.steady()
+        now = self.before_stop(live, stop)
+        if now is None:
+            return
+        live.asked_at, stop = self._clock.steady(), now
         try:
             self._backend.stop(live.current_run, str(self.run_dir(live.current_run)), stop)
         except (TenureError, OSError):

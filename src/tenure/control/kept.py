@@ -11,6 +11,7 @@ from typing import Any
 from tenure.domain.ids import Instant, JobId, RunId
 from tenure.domain.model import Model, ModelState
 
+from .draining import Drain
 from .probing import Probe
 
 __all__ = ["Kept"]
@@ -39,6 +40,8 @@ class Kept:
     failures: int = 0
     not_before_us: int = 0
     leaving_us: int = 0  # since when it is to sleep; 0 = it is not
+    drain: Drain | None = None  # of the run that is leaving
+    adopted: RunId | None = None  # a run that an earlier daemon has seen up: who was sent to it is not known
     cancelled: bool = False  # the job's end was asked for
     blame: tuple[str, str] | None = None  # why that end is a failure
     wanted: str = ""  # somebody asked while it was leaving
@@ -54,6 +57,7 @@ class Kept:
         self.unprobed()
         self.job = self.port = self.run = self.ready_run = None
         self.leaving_us = self.silent_us = self.ready_us = self.in_flight = 0
+        self.drain = self.adopted = None
         self.cancelled, self.blame, self.blocked_by, self.placeable = False, None, (), True
 
     def unprobed(self) -> None:

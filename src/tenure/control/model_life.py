@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tenure.domain.attempt import Stop
 from tenure.domain.errors import Conflict, NotFound, TenureError
 from tenure.domain.events import EventKind
 from tenure.domain.ids import Instant, JobId, RunId, WorkloadKey
@@ -22,6 +23,7 @@ from tenure.manifests.rules import check_spec
 from tenure.telemetry.listeners import Listener, Listeners
 
 from .caller import INTERNAL
+from .draining import Drain
 from .kept import Kept
 from .live import Live
 from .model_jobs import free_port, spec_of
@@ -56,6 +58,8 @@ class Lives:
     ) -> None:
         self._platform, self._kept, self._lock, self._news, self._poke = platform, table, lock, news, poke
         self._listeners = Listeners()
+        self.heard_us = 0  # when the gateway last spoke
+        self.seen: int | None = None  # the newest table that it says it has seen; None while it does not say
 
     def step(self, kept: Kept) -> None:
         """Bring one model up to what its job says now, and do what is due."""
@@ -83,6 +87,8 @@ class Lives:
                 kept.unprobed()
                 row = self._row(kept.job)
                 self._set(kept, ModelState.DRAINING, row.reason, row.message)
+                if state is JobState.EVICTING and kept.drain is not None and kept.drain.stop is not None:
+                    self._evicting(kept, kept.drain, now)
 
     def _queued(self, kept: Kept, live: Live | None, now: int) -> None:
         kept.run = None
@@ -105,7 +111,7 @@ class Lives:
         """A run of its job is there: the first look at it sets its clock."""
         if live is not None and kept.run != live.current_run:
             kept.run, kept.started_us, kept.ready_run, kept.silent_us = live.current_run, now, None, 0
-            kept.blocked_by, kept.placeable = (), True
+            kept.blocked_by, kept.placeable, kept.drain = (), True, None
             kept.last_wake["admitted_at"] = self._platform.clock.now()
             kept.unprobed()
 
@@ -128,10 +134,65 @@ class Lives:
             self.leave(kept, "Idle", f"no inference for {kept.model.idle_after_s:g} s")
         if kept.leaving_us:
             self._set(kept, ModelState.DRAINING, kept.reason, kept.message)
-            if kept.in_flight == 0 or now - kept.leaving_us > kept.model.stop_timeout_s * 1e6:
+            if self._has_drained(kept, self._drain(kept, kept.run, now, began_us=kept.leaving_us), now):
                 self._cancel(kept, kept.message)
             return
         self._set(kept, ModelState.READY, "", "")
+
+    # ------------------------------------------------------------------ leaving in order
+
+    def may_stop(self, kept: Kept, live: Live, stop: Stop) -> Stop | None:
+        """Its server is to be asked to leave: now, with this much grace, or later (None), and then the conductor hears.
+
+        What takes its place drains it; a cancel of its job, by whomever, is a cancel.
+        """
+        if live.state is not JobState.EVICTING:
+            return stop
+        now = self._now()
+        drain = self._drain(kept, live.current_run, now, began_us=self._evicted_us(live, now))
+        drain.stop = drain.stop or stop
+        self._set(kept, ModelState.DRAINING, live.reason, live.message)
+        drain.version = drain.version or self._news.version
+        if not self._has_drained(kept, drain, now):
+            return None
+        drain.sent = True
+        return drain.stop_now(now)
+
+    def _evicting(self, kept: Kept, drain: Drain, now: int) -> None:
+        if not drain.sent and self._has_drained(kept, drain, now):
+            drain.sent = True
+            assert kept.job is not None
+            self._platform.conductor.changed(kept.job, drain.stop)
+
+    def _drain(self, kept: Kept, run: RunId, now: int, *, began_us: int) -> Drain:
+        if kept.drain is None or kept.drain.run != run:
+            kept.drain = Drain(
+                run,
+                max(began_us, now - int(kept.model.stop_timeout_s * 1e6)),
+                kept.model.stop_timeout_s,
+                served=run in (kept.ready_run, kept.adopted),
+                inherited=run == kept.adopted != kept.ready_run,
+                told_us=self.heard_us,
+            )
+        if kept.state is ModelState.DRAINING and kept.drain.version is None:
+            kept.drain.version = self._news.version
+        return kept.drain
+
+    def _has_drained(self, kept: Kept, drain: Drain, now: int) -> bool:
+        connections = self._listeners.connected(kept.port) if kept.port is not None and not drain.is_over else 0
+        return drain.look(now, in_flight=kept.in_flight, connections=connections, seen=self.seen)
+
+    def _evicted_us(self, live: Live, now: int) -> int:
+        """In steady time: a daemon before this one may have decided it."""
+        at = self._platform.ledger.attempt(live.current_run).evicted_at
+        return now - max(0, self._platform.clock.now() - at) if at is not None else now
+
+    def patience_s(self, kept: Kept) -> float:
+        """How long nothing has to be looked at, whatever is not heard until then."""
+        drain, now = kept.drain, self._now()
+        if drain is None or drain.is_over:
+            return LOOK_S
+        return min(LOOK_S, max(0.0, (drain.due_us(now) - now) / 1e6))
 
     def _starting(self, kept: Kept, now: int) -> None:
         assert kept.run is not None
@@ -248,8 +309,9 @@ class Lives:
             return
         kept.cancelled = True
         self._set(kept, ModelState.DRAINING, kept.reason, message)
+        grace_s = kept.drain.grace_s(self._now()) if kept.drain is not None else kept.model.stop_timeout_s
         try:
-            cancel(self._platform, kept.job, caller=INTERNAL, reason=message, grace_s=kept.model.stop_timeout_s)
+            cancel(self._platform, kept.job, caller=INTERNAL, reason=message, grace_s=grace_s)
         except (Conflict, NotFound):
             self._poke()  # it has just ended by itself
 

@@ -12,8 +12,10 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tenure.domain.attempt import Stop
 from tenure.domain.errors import Conflict, InvalidRequest, NotFound, Unavailable
 from tenure.domain.events import EventKind
+from tenure.domain.ids import JobId
 from tenure.domain.lifecycle import JobState
 from tenure.domain.model import ModelState
 from tenure.ledger import WindowRow
@@ -21,7 +23,7 @@ from tenure.ledger import WindowRow
 from .caller import INTERNAL
 from .kept import Kept
 from .live import Live
-from .model_jobs import model_of, port_of
+from .model_jobs import PROJECT, model_of, port_of
 from .model_life import LOOK_S, Lives
 from .model_news import ModelNews
 from .namings import class_of
@@ -49,6 +51,8 @@ class Models:
         self._lives = Lives(platform, table=self._kept, lock=self._lock, news=self.news, poke=self._poke.set)
         self._thread: threading.Thread | None = None
         self._unsubscribe: Callable[[], None] | None = None
+        self._known = False
+        self._early: list[JobId] = []  # whose stop was asked for before the models were known
         self._shut: frozenset[tuple[str, str]] = frozenset()  # which windows shut out whom, as was last told
         self.closing = False
 
@@ -58,6 +62,10 @@ class Models:
         with self._lock:
             self._declared()
             self._adopt()
+            self._known = True
+            early, self._early = self._early, []
+        for job in early:
+            self._platform.conductor.changed(job)
         self._unsubscribe = self._platform.news.subscribe(lambda _: self._poke.set())
         self._thread = threading.Thread(target=self._run, name="models", daemon=True)
         self._thread.start()
@@ -139,6 +147,9 @@ class Models:
         """What the gateway saw since it last spoke: for each model what is in flight and held, and what was asked."""
         with self._lock:
             now, lines = self._now(), []
+            self._lives.heard_us = now
+            if isinstance(report.get("version"), int):
+                self._lives.seen = int(report["version"])
             for name, said in dict(report.get("models") or {}).items():
                 kept = self._kept.get(name)
                 if kept is None:
@@ -156,6 +167,24 @@ class Models:
                     lines.append(self.news.line(EventKind.MODEL_HELD, kept, f"{what} is held: {kept.model.name} is {held.get('state')}", **held))  # fmt: skip
             self.news.write(lines)
         self._poke.set()
+
+    def before_stop(self, live: Live, stop: Stop) -> Stop | None:
+        """The conductor is about to ask a job to leave: what to ask instead, or None: it is told again when it is time."""
+        if live.spec.project != PROJECT:
+            return stop
+        with self._lock:
+            if (
+                self._thread is None
+                and live.state is JobState.EVICTING
+                and model_of(live) in self._platform.policy.models
+            ):
+                self._early.append(live.id)
+                return None
+            kept = next((kept for kept in self._kept.values() if kept.job == live.id), None)
+            answer = self._lives.may_stop(kept, live, stop) if kept is not None else stop
+        if answer is None:
+            self._poke.set()
+        return answer
 
     # ------------------------------------------------------------------ the loop
 
@@ -177,7 +206,8 @@ class Models:
     def _patience(self) -> float | None:
         with self._lock:
             busy = [k for k in self._kept.values() if k.job is not None or (k.model.resident and not self.closing)]
-        return LOOK_S if busy or self._platform.conductor.windows.rows else None
+            patience = min((self._lives.patience_s(kept) for kept in busy), default=LOOK_S)
+        return patience if busy or self._platform.conductor.windows.rows else None
 
     def window_of(self, kept: Kept) -> WindowRow | None:
         """The window in which it cannot wake; None for one that is up, and where it can."""
@@ -233,7 +263,7 @@ class Models:
             if kept is None or kept.job is not None or (self._begins_now(live) and not kept.model.resident):
                 self._drop(live)
                 continue
-            kept.job, kept.port, kept.asked_us = live.id, port_of(live), now
+            kept.job, kept.port, kept.asked_us, kept.adopted = live.id, port_of(live), now, live.current_run
             self._lives.step(kept)
 
     def _begins_now(self, live: Live) -> bool:

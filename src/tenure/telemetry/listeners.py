@@ -1,4 +1,4 @@
-"""Who listens on a TCP port of this machine: a run's own process, or a stranger who was there first.
+"""Who listens on a TCP port of this machine: a run's own process, or a stranger who was there first; and is anybody heard.
 
 Parsing is pure; `Listeners` reads /proc.  A process that may not be looked at is a stranger without a name.
 """
@@ -13,9 +13,9 @@ from pathlib import Path
 
 from .owners import Owners
 
-__all__ = ["Listener", "Listeners", "listening_inodes"]
+__all__ = ["Listener", "Listeners", "connections", "listening_inodes"]
 
-LISTEN = "0A"  # the kernel's number for the state TCP_LISTEN
+LISTEN, ESTABLISHED = "0A", "01"  # the kernel's numbers for these states
 _LOOPBACK = {
     "0100007F",
     "00000000",
@@ -49,6 +49,15 @@ def listening_inodes(lines: Iterable[str], port: int) -> set[int]:
     return found
 
 
+def connections(lines: Iterable[str], port: int) -> int:
+    """How many connections to `port` stand, seen from its side, from the lines of /proc/net/tcp or tcp6."""
+    wanted, found = f"{port:04X}", 0
+    for line in lines:
+        fields = line.split(maxsplit=4)
+        found += len(fields) == 5 and fields[3] == ESTABLISHED and fields[1].rpartition(":")[2] == wanted
+    return found
+
+
 class Listeners:
     """Looks up one port at a time.  Not for several threads at once."""
 
@@ -59,6 +68,17 @@ class Listeners:
     def is_held(self, port: int) -> bool:
         """Does anybody listen there?  Costs two small reads."""
         return bool(self._inodes(port))
+
+    def connected(self, port: int) -> int:
+        """How many connections to that port stand: an idle one that is kept for the next request counts too."""
+        found = 0
+        for name in ("tcp", "tcp6"):
+            try:
+                with open(self._proc / "net" / name, encoding="ascii") as lines:
+                    found += connections(lines, port)
+            except OSError:
+                continue
+        return found
 
     def of(self, port: int) -> tuple[Listener, ...]:
         """Everybody who listens there.  A socket whose holder may not be looked at counts as a nameless one."""

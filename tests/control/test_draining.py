@@ -1,0 +1,192 @@
+"""A model that has to make room: what is in flight ends, nothing new is sent to it, and its time is bounded."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.control import verbs, views
+from tenure.control.draining import ACK_S, REPORT_S, SETTLE_S, Drain, last_part_s
+from tenure.domain.attempt import Stop, StopKind
+from tenure.domain.ids import RunId
+
+from .conftest import ME, House
+from .test_models import declare, model, models, until
+
+__all__ = ["models"]  # the fixture
+
+S = 1_000_000
+
+
+def drain(*, served: bool = True, timeout_s: float = 30, told_us: int = -10 * S) -> Drain:
+    return Drain(RunId("1.1"), 0, timeout_s, served, version=7, told_us=told_us)
+
+
+def at(seconds: float) -> int:
+    return int(seconds * S)
+
+
+def test_who_served_nobody_or_is_connected_to_nobody_leaves_at_once() -> None:
+    assert drain(served=False).look(0, in_flight=1, connections=3, seen=None)
+    assert drain().look(0, in_flight=1, connections=0, seen=None), "the gateway that said so has died"
+    assert not drain().look(0, in_flight=1, connections=1, seen=None)
+
+
+def test_a_silent_gateway_is_given_a_moment_and_one_that_has_just_spoken_a_longer_one() -> None:
+    for told_us, moment in ((-10 * S, SETTLE_S), (-at(REPORT_S / 2), REPORT_S)):
+        leaving = drain(told_us=told_us)
+        assert not leaving.look(at(moment) - 1, in_flight=0, connections=1, seen=None)
+        assert leaving.look(at(moment), in_flight=0, connections=1, seen=None)
+    assert leaving.look(at(1), in_flight=1, connections=1, seen=None), "over is over"
+
+
+def test_a_gateway_that_says_what_it_has_seen_is_believed_when_it_has() -> None:
+    left_behind = Drain(RunId("1.1"), 0, 30, True, inherited=True, version=7)
+    assert not left_behind.look(at(20), in_flight=0, connections=1, seen=7), "it was sent by the gateway before"
+    leaving = drain()
+    assert not leaving.look(at(0.9 * ACK_S), in_flight=0, connections=1, seen=6)
+    assert not leaving.look(at(0.9 * ACK_S), in_flight=1, connections=1, seen=7)
+    assert leaving.look(at(0.9 * ACK_S), in_flight=0, connections=1, seen=7)
+    assert drain().look(at(ACK_S), in_flight=0, connections=1, seen=6)
+
+
+@pytest.mark.parametrize(("timeout_s", "part"), [(30, 5), (4, 1), (600, 5), (0, 0)])
+def test_drain_and_grace_share_the_stop_timeout(timeout_s: float, part: float) -> None:
+    leaving = drain(timeout_s=timeout_s)
+    leaving.stop = Stop(kind=StopKind.PREEMPT, reason="Preempted", grace_s=timeout_s)
+    assert last_part_s(timeout_s) == part
+    last = at(timeout_s - part)
+    if timeout_s:
+        assert not leaving.look(last - 1, in_flight=1, connections=1, seen=7)
+        assert leaving.due_us(last - 1) == last
+    assert leaving.look(last, in_flight=1, connections=1, seen=7)
+    assert leaving.stop_now(last).grace_s == part
+    assert leaving.stop_now(0).grace_s == timeout_s
+
+
+class Stream:
+    """A client of the server itself: as the gateway is, and without one."""
+
+    def __init__(self, row: dict[str, Any], chunks: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", row["port"], timeout=30)
+        body = json.dumps({"model": row["name"], "stream": True, "chunks": chunks})
+        self._connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        self.answer = self._connection.getresponse()
+        self.answer.readline()
+
+    def rest(self) -> bytes:
+        try:
+            return self.answer.read()
+        finally:
+            self.answer.close()
+            self._connection.close()
+
+
+def flying(house: House, count: int, *, active: bool = True) -> None:
+    report = {"models": {"small": {"in_flight": count, "held": 0, "active": active}}}
+    verbs.report_inference(house.platform, report, caller=ME)
+
+
+def stopped_at(house: House, run: str) -> int:
+    """When its supervisor heard that it should go, in microseconds."""
+    lines = [json.loads(line) for line in (house.home / "runs" / run / "supervisor.jsonl").read_text().splitlines()]
+    return int(next(line["at"] for line in lines if line["kind"] == "stop"))
+
+
+def trainer(house: House) -> str:
+    return house.gpu("true", shares=8, priority="training")
+
+
+def test_a_stream_ends_before_its_server_is_asked_to_leave(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small", "--chunk-delay", "0.2", stopTimeout="20s")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    row = until(house, "ready")
+    stream = Stream(row, 8)
+    flying(house, 1)
+    job = trainer(house)
+    assert until(house, "draining")["reason"] == "Preempted"
+    assert house.show(row["job_id"])["state"] == "evicting"
+    assert model(house)["port"] is None, "nothing new is sent to it"
+    assert stream.rest().endswith(b"data: [DONE]\n\n")
+    assert house.show(job)["state"] == "queued"
+    ended = time.time_ns() // 1000
+    flying(house, 0)
+    assert house.wait(job)["outcome"] == "completed"
+    assert stopped_at(house, row["run_id"]) >= ended - 300_000
+    first = house.show(row["job_id"])["attempts"][0]
+    assert (first["outcome"], first["evicted"]["by"]) == ("interrupted", job)
+
+
+def test_what_does_not_end_is_cut_when_the_time_is_nearly_over(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small", "--chunk-delay", "0.2", "--ignore-term", stopTimeout="2s")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    row = until(house, "ready")
+    stream = Stream(row, 100)
+    flying(house, 1)
+    job = trainer(house)
+    house.wait(job)
+    evicted = house.platform.ledger.attempt(row["run_id"]).evicted_at
+    assert evicted is not None
+    asked = (stopped_at(house, row["run_id"]) - evicted) / 1e6
+    assert 1.4 <= asked < 2.4, "a quarter is the server's own to leave in"
+    ended = house.platform.ledger.attempt(row["run_id"]).ended_at
+    assert ended is not None
+    assert 1.9 <= (ended - evicted) / 1e6 < 3.5, "drain and grace share the two seconds"
+    with pytest.raises((http.client.HTTPException, OSError)):
+        stream.rest()
+
+
+@pytest.mark.parametrize("why", ["preempted", "asked to sleep"])
+def test_nothing_in_flight_is_no_reason_to_wait(models: Callable[..., House], tmp_path: Path, why: str) -> None:
+    declare(tmp_path / "home", "small", stopTimeout="20s")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    row = until(house, "ready")
+    began = time.time_ns() // 1000
+    if why == "preempted":
+        house.wait(trainer(house))
+    else:
+        verbs.sleep(house.platform, "small", caller=ME)
+        until(house, "asleep")
+    assert stopped_at(house, row["run_id"]) - began < 800_000
+
+
+def test_a_cancel_of_its_job_is_a_cancel(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small", "--chunk-delay", "0.2", stopTimeout="20s")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    row = until(house, "ready")
+    stream = Stream(row, 100)
+    flying(house, 1)
+    job = trainer(house)
+    until(house, "draining")
+    house.cancel(row["job_id"], grace_s=0.5)
+    house.wait(job, seconds=5)
+    with pytest.raises((http.client.HTTPException, OSError)):
+        stream.rest()
+
+
+def test_a_new_daemon_goes_on_with_a_drain(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small", "--chunk-delay", "0.3", stopTimeout="30s")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    row = until(house, "ready")
+    stream = Stream(row, 20)
+    flying(house, 1)
+    job = trainer(house)
+    until(house, "draining")
+    house.close(keep_jobs=True)
+    house.open(card=None)
+    assert until(house, "draining")["job_id"] == row["job_id"]
+    assert stream.rest().endswith(b"data: [DONE]\n\n"), "no word from a gateway, and a connection that stands"
+    assert house.wait(job)["outcome"] == "completed"
+    assert views.show(house.platform, row["job_id"])["attempts"][0]["outcome"] == "interrupted"
+    house.check_laws()

@@ -1,0 +1,76 @@
+"""A model that is preempted: requests in flight end or are told, new ones are held, and it comes back for them."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from .conftest import Home, eventually, opened
+
+ALL = ("--priority", "training", "--shares", "8", "--gpu-memory", "12Gi")
+
+
+def stream(home: Home, chunks: int) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+    connection = home.connect()
+    body = json.dumps({"model": "small", "stream": True, "chunks": chunks})
+    connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    answer.readline()
+    return connection, answer
+
+
+def test_a_stream_outlives_a_preemption_and_who_asks_meanwhile_is_held(home: Home) -> None:
+    home.declare("small", "--chunk-delay", "0.2", stopTimeout="20s")
+    home.reload()
+    run = home.chat("small", chunks=1).headers["x-tenure-run"]
+    connection, answer = stream(home, 10)
+    job = home.tenure("submit", *ALL, "--", "sleep", "0.5").strip()  # at once: the gateway may not have reported yet
+    home.until("small", "draining")
+    later: list[Any] = []
+    asks = threading.Thread(target=lambda: later.append(home.chat("small")))
+    asks.start()
+    eventually(lambda: home.model("small")["held"] == 1)
+    assert home.rest("GET", f"/jobs/{job}")["state"] == "queued"
+    assert answer.read().endswith(b"data: [DONE]\n\n")
+    connection.close()
+    asks.join(20)
+    assert later[0].status == 200
+    assert later[0].headers["x-tenure-run"] == f"{run.partition('.')[0]}.2"
+    assert home.rest("GET", f"/jobs/{job}")["outcome"] == "completed"
+
+
+def test_what_does_not_end_in_time_is_told_so_in_its_stream(home: Home) -> None:
+    home.declare("small", "--chunk-delay", "0.2", stopTimeout="2s")
+    home.reload()
+    home.chat("small", chunks=1)
+    connection, answer = stream(home, 500)
+    job = home.tenure("submit", *ALL, "--", "true").strip()
+    began = time.monotonic()
+    events = [line for line in answer.read().split(b"\n\n") if line]
+    connection.close()
+    assert 1 < time.monotonic() - began < 4
+    assert json.loads(events[-1].removeprefix(b"data: "))["error"]["code"] == "upstream_failed"
+    eventually(lambda: home.rest("GET", f"/jobs/{job}")["state"] == "ended")
+
+
+def test_a_daemon_that_is_killed_in_the_middle_of_a_drain(tmp_path: Path) -> None:
+    with opened(tmp_path / "home") as home:
+        home.declare("small", "--chunk-delay", "0.2", stopTimeout="30s")
+        home.reload()
+        run = home.chat("small", chunks=1).headers["x-tenure-run"]
+        connection, answer = stream(home, 500)
+        job = home.tenure("submit", *ALL, "--", "true").strip()
+        home.until("small", "draining")
+        os.kill(home.rest("GET", "/status")["pid"], signal.SIGKILL)
+        answer.close()
+        connection.close()
+        home.up()
+        eventually(lambda: home.rest("GET", f"/jobs/{job}")["state"] == "ended")
+        first = home.rest("GET", f"/jobs/{run.partition('.')[0]}")["attempts"][0]
+        assert (first["outcome"], first["evicted"]["by"]) == ("interrupted", job)
