@@ -55,15 +55,15 @@ class Gateway:
         loop = asyncio.get_running_loop()
         self._keep(loop.create_task(self._ticking()))
         self._keep(loop.create_task(self._report.run(platform, self.names)))
-
         self._keep(loop.create_task(self.uses.run()))
+
     async def closed(self) -> None:
         for task in list(self._tasks):
             task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.upstream.close()
         self.uses.save()
+        await self.upstream.close()
         await self.platform.close()
 
     def heard(self, rows: list[dict[str, Any]]) -> None:
@@ -84,8 +84,8 @@ class Gateway:
             await self._refuse(request, refused)
         finally:
             self.callers.used(request)
-            self.journal.write(**request.line())
         if request.inference:
+            self.journal.write(**request.line())
 
     async def _answer(self, request: Request, receive: Receive) -> None:
         headers = {name: value for name, value in request.scope["headers"]}

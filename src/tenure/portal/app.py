@@ -93,12 +93,12 @@ def _document(app: FastAPI) -> dict[str, Any]:
         wire.StopDaemon,
         wire.CheckPolicy,
         wire.NewToken,
+        wire.ChangeToken,
         wire.CheckToken,
         wire.Problem,
     )
     _, extra = models_json_schema(
         [(kind, "validation") for kind in bodies], ref_template="#/components/schemas/{model}"
-        wire.ChangeToken,
     )
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
@@ -127,7 +127,7 @@ _TAGS = [
     {"name": "models", "description": "Model servers that wake on request."},
     {"name": "events", "description": "The diary."},
     {"name": "policy", "description": "Kueue's objects, as they are in force."},
+    {"name": "tokens", "description": "Who may come in over TCP, and what they may do."},
     {"name": "daemon", "description": "The daemon itself."},
     {"name": "health", "description": "For probes and Prometheus."},
 ]
-    {"name": "tokens", "description": "Who may come in over TCP, and what they may do."},
