@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tenure.domain.model import ModelState
-from tenure.gateway.policy import Action, Desk, Forward, Limits, Refuse, Seen, Sleep, Ticket, Wake
+from tenure.gateway.policy import Desk
+from tenure.gateway.words import Action, Forward, Limits, Refuse, Seen, Sleep, Ticket, Wake
 
 S = ModelState
 LIMITS = Limits(held=5, hold_s=30, patience_s=4, quiet_s=1, swaps_per_minute=3)
@@ -34,7 +35,7 @@ def test_twenty_at_once_wake_once_and_all_are_forwarded() -> None:
     desk = Desk()
     desk.see([ASLEEP], 0)
     actions = [action for id in range(20) for action in asked(desk, id)]
-    assert actions == [Wake("a", "a test", "me")]
+    assert actions == [Wake("a", "a test", "me", 0)]
     assert desk.see([replace(ASLEEP, state=S.STARTING)], 1) == []
     assert desk.see([READY], 2) == [Forward(id, 1, "1.1") for id in range(20)]
 
@@ -45,7 +46,7 @@ def test_who_does_not_wait_is_told_and_wakes_it_all_the_same() -> None:
     refusal, wake = asked(desk, 1, patient=False)
     assert isinstance(refusal, Refuse)
     assert (refusal.status, refusal.retry_after_s) == (503, 5)
-    assert wake == Wake("a", "a test", "me")
+    assert wake == Wake("a", "a test", "me", 1)
 
 
 def test_what_is_no_inference_never_wakes() -> None:
@@ -103,7 +104,7 @@ def test_a_failure_is_told_and_the_next_request_tries_after_the_backoff() -> Non
     (again,) = asked(desk, 2, now=3)
     assert isinstance(again, Refuse)
     assert again.retry_after_s == 2
-    assert asked(desk, 3, now=6) == [Wake("a", "a test", "me")]
+    assert asked(desk, 3, now=6) == [Wake("a", "a test", "me", 3)]
 
 
 def test_one_retry_where_no_byte_came() -> None:
@@ -128,7 +129,7 @@ def test_who_was_sent_to_a_server_that_died_waits_for_the_next_one_once() -> Non
     assert last.again(1, 0.6, why="reset") == []
     assert last.see([failed], 0.6) == []
     for desk in (first, last):
-        assert desk.tick(1.7) == [Wake("a", "a test", "me")]
+        assert desk.tick(1.7) == [Wake("a", "a test", "me", 1)]
         desk.see([replace(ASLEEP, state=S.STARTING)], 2)
         (refusal,) = desk.see([failed], 3)
         assert isinstance(refusal, Refuse)
@@ -152,17 +153,6 @@ def test_whoever_is_up_takes_nothing_new_once_another_has_waited_long_enough() -
     desk.finished(1, 6)
     assert desk.finished(3, 7) == [Sleep("a", "makes room for b, for which 1 wait")]
     assert desk.waiting("a") == 1
-
-
-def test_swaps_are_bounded() -> None:
-    desk = two(READY, WAITS, replace(LIMITS, hold_s=1000))
-    sleeps = []
-    for second in range(300):
-        now = float(second)
-        actions = asked(desk, second, "b", now) if not desk.waiting("b") else desk.tick(now)
-        sleeps += [now for action in actions if isinstance(action, Sleep)]
-    assert sleeps
-    assert all(sum(1 for t in sleeps if at - 60 < t <= at) <= LIMITS.swaps_per_minute for at in sleeps)
 
 
 class Alternating(RuleBasedStateMachine):

@@ -27,10 +27,11 @@ from tenure.settings import load
 from .allowance import MINUTE
 from .journal import Journal
 from .platform import Platform
-from .policy import Desk, Limits
+from .policy import Desk
 from .router import Gateway
 from .upstream import Upstream
 from .uses import Uses
+from .words import Limits
 
 __all__ = ["main"]
 

@@ -1,96 +1,29 @@
 """What the gateway decides, and nothing else: pure, so that every case can be played (no clock, no socket, no thread).
 
 Promises: every request that arrives is forwarded, held or refused, never two of these and never forgotten; a held one is
-forwarded or refused within its bound; a model with a request in flight is never put to sleep for another; a model that
-others wait for takes nothing new once the oldest of them has waited for `patience_s`; no more swaps a minute than said.
+forwarded or refused within its bound, and a refusal says when its turn is due; nobody waits for a window that lasts longer
+than that; a model with a request in flight is never put to sleep for another; a model that others wait for takes nothing
+new once the oldest of them has waited for `patience_s`; no more swaps a minute than said.
+
+Whose turn it is among those that wait is the platform's to say: a model that leaves and is asked for again joins its
+queue at the end.  The desk says when a model leaves.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tenure.domain.model import ModelState
 
-__all__ = ["Action", "Desk", "Forward", "Limits", "Refuse", "Seen", "Sleep", "Ticket", "Wake"]
+from .pacing import Swaps
+from .words import Action, Forward, Limits, Refuse, Seen, Sleep, Ticket, Wake
 
+__all__ = ["Desk"]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """Bounds, in seconds where they are times."""
-
-    held: int = 1024  # requests held at once, of all models together
-    hold_s: float = 120.0  # while the model waits for its turn; loading has the model's own startTimeout
-    patience_s: float = 10.0  # after this long in line, whoever is up takes nothing new
-    quiet_s: float = 1.0  # a model that others wait for leaves after this long without a request
-    swaps_per_minute: int = 6
-    tries: int = 2  # how often one request is sent, where no byte of an answer has come
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A model as the platform last described it."""
-
-    name: str
-    state: ModelState
-    port: int | None = None
-    run: str | None = None
-    reason: str = ""
-    message: str = ""
-    resident: bool = False
-    blocked_by: tuple[str, ...] = ()
-    placeable: bool = True
-    retry_after_s: float = 0.0  # of `failed`: how long nothing wakes it
-
-
-@dataclass(slots=True, kw_only=True)
-class Ticket:
-    """One request.  `patient`: it may be held.  `wakes`: it is inference.  `what` and `who` are for the diary."""
-
-    id: int
-    model: str
-    at: float
-    patient: bool = True
-    wakes: bool = True
-    what: str = ""
-    who: str = ""
-    tries: int = 0
-    held_at: float | None = None
-    excused: bool = False  # it has waited through the end of a server that it was sent to
-
-
-@dataclass(frozen=True, slots=True)
-class Forward:
-    ticket: int
-    port: int
-    run: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    ticket: int
-    status: int
-    code: str
-    message: str
-    retry_after_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wake:
-    model: str
-    cause: str
-    by: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sleep:
-    model: str
-    cause: str
-
-
-Action = Forward | Refuse | Wake | Sleep
 ASK_AGAIN_S = 1.0  # a wake or a sleep that nothing followed is asked for again after this long
+LEAVING_S = 10.0  # a model that was asked to leave takes nothing new for this long, whatever its state still is
+LOAD_S = 5.0  # what a model is thought to need from its start until it is ready, before it was seen to
 
 
 @dataclass(slots=True)
@@ -99,24 +32,50 @@ class _Line:
 
     seen: Seen
     since: float  # when it came into this state
+    told: float = -1e9  # when that was last heard
     waiting: dict[int, Ticket] = field(default_factory=dict)
     flying: dict[int, Ticket] = field(default_factory=dict)
     asked_at: float = -1e9  # when a wake or a sleep was last asked for
+    left_at: float = -1e9  # when it was first asked to make room, in this state
     quiet_since: float = -1e9
+    load_s: float = LOAD_S  # what its last start took
+    claim: float | None = None  # since when it is due for somebody who was refused with a time, and is to come again
+    claim_until: float = 0.0
 
     @property
     def oldest(self) -> Ticket | None:
         return next(iter(self.waiting.values()), None)
 
+    @property
+    def due_since(self) -> float | None:
+        """Since when somebody has waited for it, here or away."""
+        oldest = self.oldest
+        if self.claim is None or oldest is None:
+            return self.claim if oldest is None else oldest.at
+        return min(self.claim, oldest.at)
+
+    @property
+    def up(self) -> bool:
+        return self.seen.state is ModelState.READY and self.seen.port is not None
+
+    def moved(self, seen: Seen, now: float) -> None:
+        """Into another state, or another run of the same."""
+        if seen.state is ModelState.READY:
+            self.quiet_since = now
+            if self.seen.state is ModelState.STARTING:
+                self.load_s = now - self.since
+        self.since, self.asked_at, self.left_at, self.seen = now, -1e9, -1e9, seen
+
 
 class Desk:
     """Told what happens, answers with what is to be done.  `now` is steady time in seconds."""
 
-    def __init__(self, limits: Limits = Limits()) -> None:
-        self.limits = limits
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
         self._lines: dict[str, _Line] = {}
         self._of: dict[int, str] = {}
-        self._swaps: deque[float] = deque()
+        self._swaps = Swaps(self.limits)
+        self._claimed: set[str] = set()
         self.held = 0
 
     # ------------------------------------------------------------------ looked at
@@ -131,6 +90,11 @@ class Desk:
     def state(self, model: str) -> ModelState | None:
         return self._lines[model].seen.state if model in self._lines else None
 
+    @property
+    def restless(self) -> bool:
+        """Does time alone change anything?  Then `tick` is to be called a few times a second."""
+        return bool(self.held or self._claimed)
+
     # ------------------------------------------------------------------ told
 
     def see(self, models: Iterable[Seen], now: float) -> list[Action]:
@@ -141,29 +105,23 @@ class Desk:
             line = self._lines[name]
             for ticket in list(line.waiting.values()):
                 actions.append(self._refuse(line, ticket, 404, "model_not_found", f"the model {name!r} is no longer declared"))  # fmt: skip
+            self._unclaim(line)
             if not line.flying:
                 del self._lines[name]
         for name, seen in table.items():
-            if name not in self._lines:
-                self._lines[name] = _Line(seen, since=now, quiet_since=now)
-                continue
-            line = self._lines[name]
+            line = self._lines.setdefault(name, _Line(seen, since=now, quiet_since=now))
             if (seen.state, seen.run) != (line.seen.state, line.seen.run):
-                line.since = now
-                line.asked_at = -1e9
-                if seen.state is ModelState.READY:
-                    line.quiet_since = now
+                line.moved(seen, now)
                 if seen.state is ModelState.FAILED:
-                    line.seen = seen
                     actions += self._failed(line)
-            line.seen = seen
+            line.seen, line.told = seen, now
         return actions + self.tick(now)
 
     def arrive(self, ticket: Ticket, now: float) -> list[Action]:
         """A request for a model that the table knows."""
         line = self._lines[ticket.model]
         self._of[ticket.id] = ticket.model
-        if line.seen.state is ModelState.READY and line.seen.port is not None and not self._yields(line, now):
+        if line.up and not self._yields(line, now):
             return [self._forward(line, ticket)]
         if not ticket.wakes:
             return [self._refuse(line, ticket, 503, "model_asleep", f"{ticket.model} is {line.seen.state}, and only inference wakes it")]  # fmt: skip
@@ -172,11 +130,11 @@ class Desk:
             return [hopeless]
         if not ticket.patient:
             text = f"{ticket.model} is {line.seen.state}, and the request does not wait"
-            refusal = self._refuse(line, ticket, 503, "model_not_ready", text, 5)
-            return [refusal, *self._rouse(line, ticket, now)]
+            refusal = self._come_again(line, ticket, "model_not_ready", text, now)
+            return [refusal, *self._rouse(line, ticket, now), *self._make_room(line, now)]
         if self.held >= self.limits.held:
             text = f"{self.held} requests are held already; try again"
-            return [self._refuse(line, ticket, 429, "too_many_held", text, 5)]
+            return [self._refuse(line, ticket, 429, "too_many_held", text, self._turn_in(line, now))]
         self._hold(line, ticket, now)
         return self._settle(line, now)
 
@@ -207,11 +165,13 @@ class Desk:
 
     def tick(self, now: float) -> list[Action]:
         """Look at everything that waits.  Nothing waits: nothing to do."""
-        if not self.held:
+        if not self.restless:
             return []
         actions: list[Action] = []
         for line in list(self._lines.values()):
-            if line.waiting:
+            if line.claim is not None and now > line.claim_until:
+                self._unclaim(line)
+            if line.waiting or line.claim is not None:
                 actions += self._settle(line, now)
         return actions
 
@@ -220,23 +180,31 @@ class Desk:
     def _settle(self, line: _Line, now: float) -> list[Action]:
         """What can be done for those who wait for one model."""
         actions: list[Action] = []
-        seen = line.seen
-        if seen.state is ModelState.READY and seen.port is not None and not self._yields(line, now):
+        if line.up and not self._yields(line, now):
             return [self._forward(line, ticket) for ticket in list(line.waiting.values())]
         for ticket in list(line.waiting.values()):
             hopeless = self._hopeless(line, ticket, now)
             if hopeless is not None:
                 actions.append(hopeless)
-            elif (
-                seen.state is not ModelState.STARTING and now - max(ticket.at, ticket.held_at or 0) > self.limits.hold_s
-            ):
-                text = f"{ticket.model} is {seen.state} and had no turn within {self.limits.hold_s:g} s"
-                actions.append(self._refuse(line, ticket, 503, "model_not_placed", self._because(text, seen), self._swap_in(now) or 10))  # fmt: skip
+            elif line.seen.state is not ModelState.STARTING and _waited(ticket, now) > self.limits.hold_s:
+                text = f"{ticket.model} is {line.seen.state} and had no turn within {self.limits.hold_s:g} s"
+                actions.append(self._come_again(line, ticket, "model_not_placed", _because(text, line.seen), now))
         oldest = line.oldest
         if oldest is not None:
             actions += self._rouse(line, oldest, now)
-            actions += self._make_room(line, oldest, now)
-        return actions
+        return actions + self._make_room(line, now)
+
+    def _come_again(self, line: _Line, ticket: Ticket, code: str, text: str, now: float) -> Refuse:
+        """Refused with the time of its turn, which is kept for it meanwhile."""
+        turn = self._turn_in(line, now)
+        line.claim = min(ticket.at, line.claim if line.claim is not None else now)
+        line.claim_until = now + turn + self.limits.hold_s
+        self._claimed.add(line.seen.name)
+        return self._refuse(line, ticket, 503, code, text, turn)
+
+    def _unclaim(self, line: _Line) -> None:
+        line.claim = None
+        self._claimed.discard(line.seen.name)
 
     def _rouse(self, line: _Line, ticket: Ticket, now: float) -> list[Action]:
         if line.seen.state not in (ModelState.ASLEEP, ModelState.FAILED) or now - line.asked_at < ASK_AGAIN_S:
@@ -244,73 +212,108 @@ class Desk:
         if line.seen.state is ModelState.FAILED and now < line.since + line.seen.retry_after_s:
             return []
         line.asked_at = now
-        return [Wake(line.seen.name, ticket.what, ticket.who)]
+        return [Wake(line.seen.name, ticket.what, ticket.who, ticket.id)]
 
-    def _make_room(self, line: _Line, oldest: Ticket, now: float) -> list[Action]:
+    def _make_room(self, line: _Line, now: float) -> list[Action]:
         """Ask the model that is in the way to leave, where it has nothing to do or has had its time."""
-        if line.seen.state is not ModelState.QUEUED:
+        since = line.due_since
+        if line.seen.state is not ModelState.QUEUED or since is None:
             return []
         blockers = [self._lines[name] for name in line.seen.blocked_by if name in self._lines]
         if any(
             b.seen.state in (ModelState.DRAINING, ModelState.ASLEEP) or now - b.asked_at < ASK_AGAIN_S for b in blockers
         ):
             return []  # one is leaving already
-        idle = [b for b in blockers if b.seen.state is ModelState.READY and not b.seen.resident and not b.flying]
-        waited = now - oldest.at >= self.limits.patience_s
-        free = [b for b in idle if waited or (not b.waiting and now - b.quiet_since >= self.limits.quiet_s)]
-        if not free or self._swap_in(now) > 0:
-            return []
+        idle = [b for b in blockers if b.up and not b.seen.resident and not b.flying]
+        free = [b for b in idle if now - b.left_at < LEAVING_S]  # asked already, and not counted twice
+        if not free:
+            if self._swaps.due_in(now) > 0:
+                return []
+            free = [b for b in idle if self._is_quiet(b, now)] or [b for b in idle if self._is_due(b, since, now)]
+            if not free:
+                return []
+            self._swaps.made(now)
         chosen = min(free, key=lambda b: b.quiet_since)
+        if now - chosen.left_at >= LEAVING_S:
+            chosen.left_at = now
         chosen.asked_at = now
-        self._swaps.append(now)
-        return [Sleep(chosen.seen.name, f"makes room for {line.seen.name}, for which {len(line.waiting)} wait")]
+        return [Sleep(chosen.seen.name, f"makes room for {line.seen.name}, for which {len(line.waiting) or 1} wait")]
 
     def _yields(self, line: _Line, now: float) -> bool:
         """Does it take nothing new, because somebody has waited long enough for its place?"""
-        if line.seen.resident or (now - line.asked_at < ASK_AGAIN_S and line.seen.state is ModelState.READY):
-            return not line.seen.resident
+        if line.seen.resident:
+            return False
+        if now - line.left_at < LEAVING_S:
+            return True
         for other in self._lines.values():
-            oldest = other.oldest
+            since = other.due_since
             if (
-                oldest is not None
+                since is not None
                 and other.seen.state is ModelState.QUEUED
                 and line.seen.name in other.seen.blocked_by
-                and now - oldest.at >= self.limits.patience_s
-                and self._swap_in(now) <= 0
+                and self._is_due(line, since, now)
+                and self._swaps.due_in(now) <= 0
             ):
                 return True
         return False
 
-    def _swap_in(self, now: float) -> float:
-        """Seconds until another swap is allowed; 0 = now."""
-        while self._swaps and now - self._swaps[0] >= 60:
-            self._swaps.popleft()
-        return 0.0 if len(self._swaps) < self.limits.swaps_per_minute else 60 - (now - self._swaps[0])
+    def _is_quiet(self, up: _Line, now: float) -> bool:
+        """Nobody asks it for anything; whoever it came up for has had the time to come again."""
+        quiet_s = self.limits.quiet_s if up.claim is None else self.limits.patience_s
+        return not up.waiting and now - up.quiet_since >= quiet_s
+
+    def _is_due(self, up: _Line, since: float, now: float) -> bool:
+        """The one that waits has been patient, and the one that is up has had its time."""
+        return now - since >= self.limits.patience_s and now - up.since >= self.limits.residence_s
+
+    def _turn_in(self, line: _Line, now: float) -> float:
+        """About how many seconds until it can answer, if nothing that is in flight now lasts longer."""
+        seen, limits = line.seen, self.limits
+        match seen.state:
+            case ModelState.STARTING:
+                return max(1.0, line.load_s - (now - line.since))
+            case ModelState.QUEUED:
+                before = sum(1 for o in self._lines.values() if o.due_since is not None and o.seen.state is ModelState.QUEUED and o.since < line.since)  # fmt: skip
+                since = line.due_since
+                patience = max(0.0, limits.patience_s - (now - (since if since is not None else now)))
+                turn = max(self._swaps.apart_s, limits.residence_s)
+                return max(self._swaps.due_in(now), patience) + before * turn + line.load_s
+            case ModelState.READY:  # somebody else is due: after that one's turn
+                return max(self._swaps.apart_s, limits.patience_s) + line.load_s
+            case ModelState.FAILED:
+                return max(0.0, line.since + seen.retry_after_s - now) + line.load_s
+            case ModelState.ASLEEP | ModelState.DRAINING:
+                return line.load_s
 
     def _hopeless(self, line: _Line, ticket: Ticket, now: float) -> Refuse | None:
         """Waiting does not help, or not for now."""
         seen = line.seen
+        if seen.window and seen.state not in (ModelState.STARTING, ModelState.READY):
+            left = line.told + seen.retry_after_s - now
+            patience = self.limits.hold_s - _waited(ticket, now) if ticket.patient else 0.0
+            if left > patience:
+                return self._refuse(
+                    line, ticket, 503, "card_in_window", f"{seen.name} cannot wake: {seen.window}", left
+                )
+            return None
         if seen.state is ModelState.QUEUED and not seen.placeable:
-            return self._refuse(line, ticket, 503, "model_not_placed", self._because(f"{seen.name} cannot be placed", seen), 60)  # fmt: skip
+            return self._refuse(line, ticket, 503, "model_not_placed", _because(f"{seen.name} cannot be placed", seen), 60)  # fmt: skip
         left = line.since + seen.retry_after_s - now
         if seen.state is ModelState.FAILED and left > 0 and not ticket.excused:
-            return self._refuse(line, ticket, 503, "model_failed", self._because(f"{seen.name} failed", seen), left)
+            return self._refuse(line, ticket, 503, "model_failed", _because(f"{seen.name} failed", seen), left)
         return None
 
     def _failed(self, line: _Line) -> list[Action]:
         """Its server has ended.  Who waited for it hears why; who was sent to it and got no byte waits once more."""
         actions: list[Action] = []
+        self._unclaim(line)
         for ticket in list(line.waiting.values()):
             if ticket.tries and not ticket.excused:
                 ticket.excused = True
             else:
-                text = self._because(f"{line.seen.name} failed", line.seen)
+                text = _because(f"{line.seen.name} failed", line.seen)
                 actions.append(self._refuse(line, ticket, 503, "model_failed", text, max(1.0, line.seen.retry_after_s)))
         return actions
-
-    def _because(self, text: str, seen: Seen) -> str:
-        why = ": ".join(part for part in (seen.reason, seen.message) if part)
-        return f"{text}: {why}" if why else text
 
     def _hold(self, line: _Line, ticket: Ticket, now: float) -> None:
         ticket.held_at = now
@@ -320,6 +323,7 @@ class Desk:
     def _forward(self, line: _Line, ticket: Ticket) -> Forward:
         if line.waiting.pop(ticket.id, None) is not None:
             self.held -= 1
+        self._unclaim(line)
         ticket.tries += 1
         line.flying[ticket.id] = ticket
         assert line.seen.port is not None
@@ -334,20 +338,10 @@ class Desk:
         return Refuse(ticket.id, status, code, message, retry_after_s)
 
 
-def seen_of(row: Mapping[str, object]) -> Seen:
-    """A row of the platform's table."""
-    port, run = row.get("port"), row.get("run_id")
-    blocked = row.get("blocked_by")
-    retry = row.get("retry_after_s")
-    return Seen(
-        name=str(row["name"]),
-        state=ModelState(str(row["state"])),
-        port=port if isinstance(port, int) else None,
-        run=str(run) if run else None,
-        reason=str(row.get("reason") or ""),
-        message=str(row.get("message") or ""),
-        resident=bool(row.get("resident")),
-        blocked_by=tuple(str(name) for name in blocked) if isinstance(blocked, list) else (),
-        placeable=bool(row.get("placeable", True)),
-        retry_after_s=float(retry) if isinstance(retry, int | float) else 0.0,
-    )
+def _waited(ticket: Ticket, now: float) -> float:
+    return now - max(ticket.at, ticket.held_at or 0)
+
+
+def _because(text: str, seen: Seen) -> str:
+    why = ": ".join(part for part in (seen.reason, seen.message) if part)
+    return f"{text}: {why}" if why else text

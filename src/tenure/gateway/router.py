@@ -18,12 +18,13 @@ from .metrics import exposition
 from .naming import Names
 from .passing import Passing
 from .platform import Platform
-from .policy import Action, Desk, Forward, Refuse, Sleep, Ticket, Wake, seen_of
+from .policy import Desk
 from .reporting import Report
 from .request import Receive, Request, Scope, Send, gone, read_body
 from .upstream import GONE, Upstream
 from .uses import Uses
 from .who import Callers
+from .words import Action, Forward, Refuse, Sleep, Ticket, Wake, seen_of
 
 __all__ = ["Gateway"]
 
@@ -46,7 +47,7 @@ class Gateway:
         self._waiting: dict[int, asyncio.Future[Forward | Refuse]] = {}
         self._next = 0
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._some_held = asyncio.Event()
+        self._restless = asyncio.Event()
 
     def opened(self, platform: Platform, upstream: Upstream) -> None:
         self.platform, self.upstream = platform, upstream
@@ -164,7 +165,6 @@ class Gateway:
         began = time.monotonic()
         self._report.held(request)
         request.waited = True
-        self._some_held.set()
         pause = PING_AFTER_S
         while not future.done():
             await asyncio.wait({future}, timeout=pause if request.stream else None)
@@ -223,6 +223,8 @@ class Gateway:
     # ------------------------------------------------------------------ carrying out
 
     def _do(self, actions: list[Action]) -> None:
+        if self.desk.restless:
+            self._restless.set()
         for action in actions:
             match action:
                 case Forward(ticket=id) | Refuse(ticket=id):
@@ -241,9 +243,9 @@ class Gateway:
 
     async def _ticking(self) -> None:
         while True:
-            if not self.desk.held:
-                self._some_held.clear()
-                await self._some_held.wait()
+            if not self.desk.restless:
+                self._restless.clear()
+                await self._restless.wait()
             await asyncio.sleep(TICK_S)
             self._do(self.desk.tick(time.monotonic()))
 
