@@ -3,7 +3,7 @@
 from .advice import model_advice
 from .capacity import capacity, capacity_at_rest
 from .cards import card_timeline, cards
-from .events import events
+from .events import events, model_events
 from .jobs import counts, has_ended, jobs, show
 from .logs import LogSource, log
 from .models import models
@@ -13,7 +13,7 @@ from .runs import diff, run, runs
 from .status import status
 from .whatif import try_policy, try_policy_at_rest
 from .why import why
-from .windows import window, windows
+from .windows import window, window_timeline, windows
 
 __all__ = [
     "LogSource",
@@ -29,6 +29,7 @@ __all__ = [
     "jobs",
     "log",
     "model_advice",
+    "model_events",
     "models",
     "policy",
     "queues",
@@ -40,5 +41,6 @@ __all__ = [
     "try_policy_at_rest",
     "why",
     "window",
+    "window_timeline",
     "windows",
 ]

@@ -10,6 +10,7 @@ from tenure.domain.ids import CardId, Instant, JobId
 from tenure.ledger import Cordon
 
 from ..clock import wire
+from .windows import window_json
 
 if TYPE_CHECKING:
     from ..app import Platform
@@ -73,6 +74,7 @@ def cards(platform: Platform) -> list[dict[str, Any]]:
                     "cordoned": part.cordoned,
                     "cordon": cordon_json(out[part.card]) if part.card in out else None,
                     "window": _claim(platform, part.card),
+                    "windows": [window_json(platform, row) for row in platform.conductor.windows.of_card(part.card)],
                     "holders": holders,
                     "strangers": [
                         {

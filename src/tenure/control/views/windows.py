@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tenure.domain.ids import Instant
 from tenure.domain.window import WindowState
 from tenure.ledger import JobRow, WindowRow
 
@@ -13,7 +14,9 @@ from ..clock import wire
 if TYPE_CHECKING:
     from ..app import Platform
 
-__all__ = ["holders_of_window", "window", "window_json", "windows"]
+__all__ = ["holders_of_window", "window", "window_json", "window_timeline", "windows"]
+
+DRAWN = 200
 
 
 def windows(platform: Platform, *, all: bool = False, limit: int = 100) -> list[dict[str, Any]]:
@@ -30,6 +33,26 @@ def windows(platform: Platform, *, all: bool = False, limit: int = 100) -> list[
 def window(platform: Platform, id: str) -> dict[str, Any]:
     """Raises NotFound."""
     return window_json(platform, platform.ledger.window(id))
+
+
+def window_timeline(platform: Platform, *, hours: float = 1.0) -> list[dict[str, Any]]:
+    """Which windows held which card when, in the last `hours`; `to` null: still."""
+    since = Instant(platform.clock.now() - int(hours * 3.6e9))
+    rows = platform.ledger.windows(limit=DRAWN)
+    held = [row for row in reversed(rows) if row.opened_at is not None and (row.ended_at or since) >= since]
+    return [
+        {
+            "window": row.id,
+            "card": row.card,
+            "owner": row.owner,
+            "job_id": row.job_id,
+            "from": wire(row.opened_at),
+            "to": wire(row.ended_at),
+            "ends_at": wire(row.ends_at),
+            "reason": row.reason,
+        }
+        for row in held
+    ]
 
 
 def window_json(platform: Platform, row: WindowRow) -> dict[str, Any]:

@@ -303,6 +303,8 @@ class Card(Loose):
     memory_measured: int | None
     cordoned: bool
     cordon: Cordon | None = Field(description="null: it is in the pool.")
+    window: dict[str, Any] | None = Field(description="The window that holds it, or for which it is being cleared.")
+    windows: list[dict[str, Any]] = Field(description="Every claim of it that has not ended, in the order of their turns.")
     holders: list[Holder]
 
 

@@ -14,11 +14,12 @@ __all__ = ["install"]
 
 def install(app: FastAPI) -> None:
     """Add every page and the files that they use."""
-    from . import card, job, jobs, login, models, run, site
+    from . import card, job, jobs, login, models, run, site, windows
     from .look import Look
 
     app.state.look = Look(app.state.platform)
+    app.state.traffic = models.Traffic(app.state.platform)
     app.mount("/static", site.Assets())
     problems.also_for_people(app, site.trouble)
-    for page in (card, jobs, job, models, run, login):
+    for page in (card, jobs, job, models, windows, run, login):
         app.include_router(page.router, include_in_schema=False)

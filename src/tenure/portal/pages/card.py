@@ -16,7 +16,7 @@ from tenure.portal.api.context import Home
 
 from .look import Look
 from .site import page
-from .timeline import Block, lanes, ticks
+from .timeline import Block, bands, lanes, ticks
 
 __all__ = ["router"]
 
@@ -48,12 +48,14 @@ def card(request: Request, platform: Home, hours: Annotated[float | None, Query(
     seen = look.now()
     until = datetime.now(UTC)
     timeline = seen["timeline"] if hours is None or hours <= 1 else views.card_timeline(platform, hours=hours)
-    since = until - (timedelta(hours=hours) if hours else _fitting(timeline, until=until))
+    held = seen["bands"] if hours is None or hours <= 1 else views.window_timeline(platform, hours=hours)
+    since = until - (timedelta(hours=hours) if hours else _fitting([*timeline, *held], until=until))
     holders = {holder["id"] for item in seen["cards"] for holder in item["holders"]}
     return page(
         request,
         "card.html",
-        cards=[_drawn(item, timeline, since=since, until=until) for item in seen["cards"]],
+        cards=[_drawn(item, timeline, held, since=since, until=until) for item in seen["cards"]],
+        claims=[window for item in seen["cards"] for window in item["windows"]],
         ticks=ticks(since, until),
         since=since.strftime("%H:%M:%S"),
         hours=hours,
@@ -75,7 +77,12 @@ def _fitting(timeline: Sequence[Mapping[str, Any]], *, until: datetime) -> timed
 
 
 def _drawn(
-    card: Mapping[str, Any], timeline: Sequence[Mapping[str, Any]], *, since: datetime, until: datetime
+    card: Mapping[str, Any],
+    timeline: Sequence[Mapping[str, Any]],
+    held: Sequence[Mapping[str, Any]],
+    *,
+    since: datetime,
+    until: datetime,
 ) -> dict[str, Any]:
     mine = [holding for holding in timeline if holding["card"] == card["id"]]
     blocks: list[Block] = lanes(mine, shares=int(card["shares"]), since=since, until=until)
@@ -84,6 +91,7 @@ def _drawn(
     return {
         **card,
         "blocks": blocks,
+        "bands": bands([window for window in held if window["card"] == card["id"]], since=since, until=until),
         "taken": taken[::-1][:5],
         "pieces": _pieces(card),
         "measured_width": None if measured is None else min(1.0, measured / max(card["memory"], 1)),

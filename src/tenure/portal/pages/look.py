@@ -22,7 +22,7 @@ ACTIVE = 100
 
 
 class Look:
-    """The cards, queues, running jobs and latest events of one platform."""
+    """The cards, windows, queues, running jobs and latest events of one platform."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
@@ -46,6 +46,7 @@ class Look:
             "queues": views.queues(platform),
             "active": views.jobs(platform, state="admitted,running,evicting,cancelling", limit=ACTIVE)["items"],
             "timeline": views.card_timeline(platform, hours=HOURS),
+            "bands": views.window_timeline(platform, hours=HOURS),
             "latest": views.events(platform, after=max(0, cursor - LATEST), limit=LATEST),
             "house": {"card_source": platform.found.source, "card_reason": platform.found.reason},
         }

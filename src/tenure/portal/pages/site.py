@@ -76,6 +76,7 @@ def _environment() -> Environment:
         "clock": clock,
         "day": day,
         "span": span,
+        "lasts": lasts,
         "amount": amount,
         "shorten": shorten,
         "number": number,
@@ -118,6 +119,13 @@ def span(start: str | None, end: str | None = None) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def lasts(seconds: float) -> str:
+    """A length of time as it was asked for: `30s`, `45m`, `2h`, `2h30m`."""
+    whole = int(seconds)
+    parts = ((whole // 3600, "h"), (whole % 3600 // 60, "m"), (whole % 60, "s"))
+    return "".join(f"{n}{unit}" for n, unit in parts if n) or "0s"
 
 
 def amount(value: Any, resource: str = "tenure.dev/gpu-memory") -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-__all__ = ["Block", "Segment", "lanes", "segments", "ticks"]
+__all__ = ["Band", "Block", "Segment", "bands", "lanes", "segments", "ticks"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +91,44 @@ def _says(holding: Mapping[str, Any]) -> str:
     if holding.get("outcome"):
         text += f", {holding['outcome']}"
     return text + (f", taken by {holding['ended_by']}" if holding.get("ended_by") else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Band:
+    """A stretch of a whole card that a window held, as fractions of the width."""
+
+    window: str
+    owner: str
+    left: float
+    width: float
+    active: bool
+    ends_at: str
+    says: str
+
+
+def bands(held: Sequence[Mapping[str, Any]], *, since: datetime, until: datetime) -> list[Band]:
+    """The windows of one card, oldest first; what ended before `since` is left out."""
+    total = max((until - since).total_seconds(), 1e-6)
+    found = []
+    for window in held:
+        begin, end = datetime.fromisoformat(window["from"]), window["to"] and datetime.fromisoformat(window["to"])
+        if begin > until or (end is not None and end < since):
+            continue
+        left = max(0.0, (begin - since).total_seconds() / total)
+        right = min(1.0, ((end or until) - since).total_seconds() / total)
+        last = f"to {window['to'][11:19]} ({window['reason']})" if end else f"until {window['ends_at'][11:19]}"
+        found.append(
+            Band(
+                window=str(window["window"]),
+                owner=str(window["owner"]),
+                left=left,
+                width=max(right - left, 0.0015),
+                active=end is None,
+                ends_at=str(window["ends_at"]),
+                says=f"window {window['window']} of {window['owner']}: from {window['from'][11:19]} {last}",
+            )
+        )
+    return found
 
 
 def ticks(since: datetime, until: datetime) -> list[tuple[float, str]]:
