@@ -49,8 +49,9 @@ def listed(name: str) -> list[Requirement]:
         ("card.txt", listed("card.in")),
         ("assets.txt", listed("assets.in")),
         ("models.txt", listed("models.in")),
+        ("cold_start.txt", listed("cold_start.in")),
     ],
-    ids=["package", "studies", "lock", "card-package", "card", "assets", "models"],
+    ids=["package", "studies", "lock", "card-package", "card", "assets", "models", "cold-start"],
 )
 def test_a_lock_holds_what_is_asked_for(lock: str, requirements: list[Requirement]) -> None:
     pinned = pins(lock)

@@ -13,13 +13,14 @@ import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
+from tenure.manifests.policy import read_policy
 from tenure.sdk.record import RecordWriter, read_record
 from tenure_studies.cold_start.caller import Caller, NotAnswered
 from tenure_studies.cold_start.phases import PHASES
@@ -162,6 +163,17 @@ def test_a_server_that_says_nothing_of_its_start(door: Door, tmp_path: Path) -> 
     assert found["servers_tell_phases"] is False
     assert found["kept"]["load"] is found["kept_first"]["load"] is found["difference"]["load"] is None
     assert found["fresh"]["total"]["n"] == 1
+
+
+def test_the_two_example_models_differ_in_their_caches_alone() -> None:
+    folder = Path(__file__).parents[2] / "examples" / "models" / "cold_start"
+    texts = [(name, (folder / name).read_text()) for name in ("kept.yaml", "fresh.yaml")]
+    models = read_policy(texts).models
+    spec = cold_start.spec.build({})
+    kept, fresh = models[spec.kept], models[spec.fresh]
+    assert (kept.keep_caches, fresh.keep_caches) == (True, False)
+    assert replace(kept, name=fresh.name, keep_caches=False) == fresh
+    assert (folder / kept.command[1]).is_file()
 
 
 # ---------------------------------------------------------------- a door that misbehaves, and clocks that do
