@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from typing import Any
 
@@ -22,7 +23,14 @@ def test_claim_look_and_let_go(home: Home) -> None:
     shown = home.ok("window", "ls")
     assert id in shown
     assert "active" in shown
-    assert f"window {id} of " in home.ok("cards")
+    end = window(home, id)["ends_at"][:19]
+    later = home.ok("window", "claim", "--begin", "now+3hours").strip()
+    begin = window(home, later)["begin_at"][:19]
+    for verb in (("cards",), ("top", "--once"), ("queue",)):  # announced wherever somebody looks for a place
+        said = home.ok(*verb)
+        assert re.search(f"window {id} of \\S+ until {end}Z", said), said
+        assert re.search(f"window {later} of \\S+ begins at {begin}Z", said), said
+    home.ok("window", "release", later)
     assert home.until(model, "queued")["reason"] == "WaitingForWindow"
     assert f"window {id}" in home.ok("why", model)
     refused = home.tenure("window", "claim")

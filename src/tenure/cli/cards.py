@@ -79,8 +79,23 @@ def _row(card: dict[str, Any]) -> list[object]:
 
 
 def _claimed(card: dict[str, Any]) -> str:
-    window = card.get("window")
-    return f"window {window['id']} of {window['owner']}" if window else ""
+    return "; ".join(plain(line) for line in claims(card))
+
+
+def claims(card: dict[str, Any]) -> list[str]:
+    """Whose the card is, and until when, and each that comes after; nothing where nobody has claimed it."""
+    lines = []
+    for window in card.get("windows") or []:
+        whose = f"window {window['id']} of {window['owner']}"
+        if window["state"] == "active":
+            lines.append(f"{whose} until {window['ends_at'][:19]}Z")
+        elif window["state"] == "scheduled":
+            lines.append(f"{whose} begins at {window['begin_at'][:19]}Z")
+        elif (card.get("window") or {}).get("id") == window["id"]:
+            lines.append(f"being cleared for {whose}")
+        else:
+            lines.append(f"{whose} waits")
+    return lines
 
 
 def source(card: dict[str, Any]) -> str:

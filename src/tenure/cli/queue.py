@@ -7,6 +7,7 @@ from typing import Any
 from tenure.domain.amounts import format_quantity
 
 from .call import Call
+from .cards import claims
 from .grammar import Option, Usage, Verb, nearest
 from .render import age, emit, plain, table
 
@@ -15,7 +16,7 @@ VERB = Verb(
     options=(Option(names=("--watch", "-w"), help="stay, and draw again at every event"),),
     positionals=(0, 1),
     what="cluster queue",
-    details="The first of a list is the next that is considered; a job that is held or waits for another has no number.",
+    details="Windows that have been claimed come first.  The first of a list is the next that is considered; a job that is held or waits for another has no number.",
 )
 
 
@@ -23,7 +24,7 @@ def run(call: Call) -> int:
     if call.parsed.on("watch"):
         from .live import redraw
 
-        return redraw(call, lambda: lines(_queues(call)))
+        return redraw(call, lambda: lines(_queues(call), call.client.get("/cards")))
     queues = _queues(call)
     if call.structured:
         emit(queues, call.form)
@@ -32,7 +33,7 @@ def run(call: Call) -> int:
             for job in queue["jobs"]:
                 print(job["id"])
     else:
-        print("\n".join(lines(queues)))
+        print("\n".join(lines(queues, call.client.get("/cards"))))
     return 0
 
 
@@ -50,8 +51,8 @@ def _queues(call: Call) -> list[Any]:
     return found
 
 
-def lines(queues: list[Any]) -> list[str]:
-    shown: list[str] = []
+def lines(queues: list[Any], cards: list[Any]) -> list[str]:
+    shown = [f"card {card['id']}: {plain(line)}" for card in cards for line in claims(card)]
     for queue in queues:
         shown += [*([""] if shown else []), _title(queue)]
         shown += [f"  {line}" for line in _resources(queue["resources"])]

@@ -7,7 +7,7 @@ from typing import Any
 from tenure.domain.amounts import format_bytes
 
 from .call import Call
-from .cards import source, standing
+from .cards import claims, source, standing
 from .grammar import Option, Verb
 from .render import age, emit, plain, table
 
@@ -76,6 +76,7 @@ def _card(card: dict[str, Any]) -> list[str]:
     ]
     if card.get("cordon"):
         shown.append(f"  {standing(card)}")
+    shown += [f"  {plain(line)}" for line in claims(card)]
     if card.get("error"):
         shown.append(f"  {plain(card['error'])}")
     if card["holders"]:
