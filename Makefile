@@ -32,7 +32,7 @@ services:
 	@tests/services.sh
 
 test: install models services
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not slow"
 
 check: install models services
 	$(BIN)/ruff format --check .
