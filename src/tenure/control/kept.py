@@ -10,6 +10,7 @@ from typing import Any
 
 from tenure.domain.ids import Instant, JobId, RunId
 from tenure.domain.model import Model, ModelState
+from tenure.telemetry.members import Member
 
 from .draining import Drain
 from .probing import Probe
@@ -46,6 +47,10 @@ class Kept:
     blame: tuple[str, str] | None = None  # why that end is a failure
     wanted: str = ""  # somebody asked while it was leaving
     silent_us: int = 0  # since when its server no longer listens
+    server: int | None = None  # the pid that listened when it became ready
+    named: tuple[Member, ...] = ()  # who of `named_of` was there when last looked for
+    named_of: RunId | None = None
+    named_us: int = 0
     blocked_by: tuple[str, ...] = ()
     placeable: bool = True
     looked_us: int = 0
@@ -57,7 +62,7 @@ class Kept:
         self.unprobed()
         self.job = self.port = self.run = self.ready_run = None
         self.leaving_us = self.silent_us = self.ready_us = self.in_flight = 0
-        self.drain = self.adopted = None
+        self.drain = self.adopted = self.named_of = self.server = None
         self.cancelled, self.blame, self.blocked_by, self.placeable = False, None, (), True
 
     def unprobed(self) -> None:

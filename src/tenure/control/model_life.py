@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tenure.domain.attempt import Stop
 from tenure.domain.errors import Conflict, NotFound, TenureError
 from tenure.domain.events import EventKind
 from tenure.domain.ids import Instant, JobId, RunId, WorkloadKey
@@ -23,10 +22,10 @@ from tenure.manifests.rules import check_spec
 from tenure.telemetry.listeners import Listener, Listeners
 
 from .caller import INTERNAL
-from .draining import Drain
 from .kept import Kept
 from .live import Live
 from .model_jobs import free_port, spec_of
+from .model_leaving import LOOK_S, STILL_THERE, Leaving
 from .model_news import ModelNews
 from .namings import priority_of, queue_of
 from .probing import Probe
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LOOK_S", "Lives"]
 
-LOOK_S = 1.0  # between two looks at a model that is up: does its server still listen?
 STALE_S = 15.0  # a gateway that has not spoken for this long has nothing in flight
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 300.0
 STEADY_S = 10.0  # a server that was ready for this long has not failed to start
@@ -58,8 +56,7 @@ class Lives:
     ) -> None:
         self._platform, self._kept, self._lock, self._news, self._poke = platform, table, lock, news, poke
         self._listeners = Listeners()
-        self.heard_us = 0  # when the gateway last spoke
-        self.seen: int | None = None  # the newest table that it says it has seen; None while it does not say
+        self.leaving = Leaving(platform, news, self._listeners)
 
     def step(self, kept: Kept) -> None:
         """Bring one model up to what its job says now, and do what is due."""
@@ -88,7 +85,8 @@ class Lives:
                 row = self._row(kept.job)
                 self._set(kept, ModelState.DRAINING, row.reason, row.message)
                 if state is JobState.EVICTING and kept.drain is not None and kept.drain.stop is not None:
-                    self._evicting(kept, kept.drain, now)
+                    self.leaving.evicting(kept, kept.drain, now)
+                self.leaving.outlived(kept, row, now)
 
     def _queued(self, kept: Kept, live: Live | None, now: int) -> None:
         kept.run = None
@@ -111,7 +109,7 @@ class Lives:
         """A run of its job is there: the first look at it sets its clock."""
         if live is not None and kept.run != live.current_run:
             kept.run, kept.started_us, kept.ready_run, kept.silent_us = live.current_run, now, None, 0
-            kept.blocked_by, kept.placeable, kept.drain = (), True, None
+            kept.blocked_by, kept.placeable, kept.drain, kept.server = (), True, None, None
             kept.last_wake["admitted_at"] = self._platform.clock.now()
             kept.unprobed()
 
@@ -128,71 +126,18 @@ class Lives:
             kept.silent_us = 0 if listens else kept.silent_us or now
         due = kept.sleeps_us()
         if kept.silent_us and not kept.leaving_us:
-            self.leave(kept, "NotListening", f"its server no longer listens on port {kept.port}")
-            kept.blame = ("NotListening", kept.message)
+            gone = f"its server no longer listens on port {kept.port}"
+            named = self.leaving.still_there(kept, kept.run, now)
+            kept.blame = ("NotListening", gone + (f"; it left {named}" if named else ""))
+            self.leave(kept, "NotListening", gone + (STILL_THERE + named if named else ""))
         elif due is not None and now >= due:
             self.leave(kept, "Idle", f"no inference for {kept.model.idle_after_s:g} s")
         if kept.leaving_us:
             self._set(kept, ModelState.DRAINING, kept.reason, kept.message)
-            if self._has_drained(kept, self._drain(kept, kept.run, now, began_us=kept.leaving_us), now):
+            if self.leaving.has_drained(kept, self.leaving.begin(kept, kept.run, now, began_us=kept.leaving_us), now):
                 self._cancel(kept, kept.message)
             return
         self._set(kept, ModelState.READY, "", "")
-
-    # ------------------------------------------------------------------ leaving in order
-
-    def may_stop(self, kept: Kept, live: Live, stop: Stop) -> Stop | None:
-        """Its server is to be asked to leave: now, with this much grace, or later (None), and then the conductor hears.
-
-        What takes its place drains it; a cancel of its job, by whomever, is a cancel.
-        """
-        if live.state is not JobState.EVICTING:
-            return stop
-        now = self._now()
-        drain = self._drain(kept, live.current_run, now, began_us=self._evicted_us(live, now))
-        drain.stop = drain.stop or stop
-        self._set(kept, ModelState.DRAINING, live.reason, live.message)
-        drain.version = drain.version or self._news.version
-        if not self._has_drained(kept, drain, now):
-            return None
-        drain.sent = True
-        return drain.stop_now(now)
-
-    def _evicting(self, kept: Kept, drain: Drain, now: int) -> None:
-        if not drain.sent and self._has_drained(kept, drain, now):
-            drain.sent = True
-            assert kept.job is not None
-            self._platform.conductor.changed(kept.job, drain.stop)
-
-    def _drain(self, kept: Kept, run: RunId, now: int, *, began_us: int) -> Drain:
-        if kept.drain is None or kept.drain.run != run:
-            kept.drain = Drain(
-                run,
-                max(began_us, now - int(kept.model.stop_timeout_s * 1e6)),
-                kept.model.stop_timeout_s,
-                served=run in (kept.ready_run, kept.adopted),
-                inherited=run == kept.adopted != kept.ready_run,
-                told_us=self.heard_us,
-            )
-        if kept.state is ModelState.DRAINING and kept.drain.version is None:
-            kept.drain.version = self._news.version
-        return kept.drain
-
-    def _has_drained(self, kept: Kept, drain: Drain, now: int) -> bool:
-        connections = self._listeners.connected(kept.port) if kept.port is not None and not drain.is_over else 0
-        return drain.look(now, in_flight=kept.in_flight, connections=connections, seen=self.seen)
-
-    def _evicted_us(self, live: Live, now: int) -> int:
-        """In steady time: a daemon before this one may have decided it."""
-        at = self._platform.ledger.attempt(live.current_run).evicted_at
-        return now - max(0, self._platform.clock.now() - at) if at is not None else now
-
-    def patience_s(self, kept: Kept) -> float:
-        """How long nothing has to be looked at, whatever is not heard until then."""
-        drain, now = kept.drain, self._now()
-        if drain is None or drain.is_over:
-            return LOOK_S
-        return min(LOOK_S, max(0.0, (drain.due_us(now) - now) / 1e6))
 
     def _starting(self, kept: Kept, now: int) -> None:
         assert kept.run is not None
@@ -227,6 +172,7 @@ class Lives:
                 return
             kept.ready_run, kept.ready_us, kept.looked_us = run, self._now(), self._now()
             listening = kept.probe.listening_at if kept.probe is not None else None
+            kept.server = kept.probe.listener if kept.probe is not None else None
             if listening is not None:
                 kept.last_wake["listening_at"] = Instant(int(listening * 1e6))
             kept.last_wake["ready_at"] = self._platform.clock.now()

@@ -24,7 +24,8 @@ from .caller import INTERNAL
 from .kept import Kept
 from .live import Live
 from .model_jobs import PROJECT, model_of, port_of
-from .model_life import LOOK_S, Lives
+from .model_leaving import LOOK_S
+from .model_life import Lives
 from .model_news import ModelNews
 from .namings import class_of
 from .window_gate import shut_to
@@ -147,9 +148,9 @@ class Models:
         """What the gateway saw since it last spoke: for each model what is in flight and held, and what was asked."""
         with self._lock:
             now, lines = self._now(), []
-            self._lives.heard_us = now
+            self._lives.leaving.heard_us = now
             if isinstance(report.get("version"), int):
-                self._lives.seen = int(report["version"])
+                self._lives.leaving.seen = int(report["version"])
             for name, said in dict(report.get("models") or {}).items():
                 kept = self._kept.get(name)
                 if kept is None:
@@ -181,7 +182,7 @@ class Models:
                 self._early.append(live.id)
                 return None
             kept = next((kept for kept in self._kept.values() if kept.job == live.id), None)
-            answer = self._lives.may_stop(kept, live, stop) if kept is not None else stop
+            answer = self._lives.leaving.may_stop(kept, live, stop) if kept is not None else stop
         if answer is None:
             self._poke.set()
         return answer
@@ -206,7 +207,7 @@ class Models:
     def _patience(self) -> float | None:
         with self._lock:
             busy = [k for k in self._kept.values() if k.job is not None or (k.model.resident and not self.closing)]
-            patience = min((self._lives.patience_s(kept) for kept in busy), default=LOOK_S)
+            patience = min((self._lives.leaving.patience_s(kept) for kept in busy), default=LOOK_S)
         return patience if busy or self._platform.conductor.windows.rows else None
 
     def window_of(self, kept: Kept) -> WindowRow | None:

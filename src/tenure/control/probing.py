@@ -36,6 +36,7 @@ class Probe:
         self._cancelled = threading.Event()
         self._listeners = Listeners()
         self.listening_at: float | None = None  # when something first listened there, `time.time()`
+        self.listener: int | None = None  # whose socket it is, once that is known
         threading.Thread(target=self._run, name=f"probe-{port}", daemon=True).start()
 
     def cancel(self) -> None:
@@ -61,6 +62,7 @@ class Probe:
                     self._stranger(others[0])
                     return
                 known = bool(who)
+                self.listener = who[0].pid if who else None
                 if ready and known:
                     self._ready()
                     return

@@ -1,0 +1,34 @@
+"""Who of a run is there: known by the environment, or by an ancestor's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tenure.telemetry.members import members
+
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], env={}, stdin=sys.stdin, start_new_session=True)
+dead = subprocess.Popen(["true"])
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+def test_a_process_and_what_it_started_with_an_empty_environment(tmp_path: Path) -> None:
+    env = {"TENURE_JOB_ID": "7", "TENURE_RUN_DIR": str(tmp_path / "7.1")}
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", PARENT], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    with process:
+        child = int(process.stdout.readline())
+        found = members(str(tmp_path / "7.1"))
+        assert {member.pid for member in found} == {process.pid, child}, "and no zombie"
+        assert f"input() (pid {child})" in str(next(member for member in found if member.pid == child))
+        assert members(str(tmp_path / "7.2")) == ()
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.close()
