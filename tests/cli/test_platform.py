@@ -229,6 +229,15 @@ def test_policy_is_checked_without_a_platform_and_reloaded_with_one(home: Home, 
         pipe.write(home.ok("policy", "show"))
         pipe.flush()
         assert "would be taken" in home.ok("policy", "check", f"/proc/{os.getpid()}/fd/{pipe.fileno()}")
+    spec = {"command": ["serve", "{port}"], "env": {"HF_TOKEN": "hf_secret"}}
+    model = home.path / "policy" / "small.json"
+    model.write_text(json.dumps({"apiVersion": "tenure.dev/v1", "kind": "Model", "metadata": {"name": "small"}, "spec": spec}))  # fmt: skip
+    assert home.tenure("policy", "reload").code == 0
+    shown = home.ok("policy", "show")
+    assert "kind: Model" in shown
+    assert "HF_TOKEN" in shown
+    assert "hf_secret" not in shown
+    model.unlink()
     assert home.tenure("policy", "reload").code == 0
     bad = home.path / "policy" / "bad.yaml"
     bad.write_text((tmp_path / "bad.yaml").read_text())

@@ -8,6 +8,7 @@ import pytest
 
 from tenure.domain.errors import InvalidManifest
 from tenure.domain.model import INFERENCE_PATHS, Model
+from tenure.manifests.dump_models import dump_models
 from tenure.manifests.models import SPEC, model_schema
 from tenure.manifests.policy import PolicyReading, read_policy
 
@@ -128,3 +129,18 @@ def test_a_name_leads_to_one_model() -> None:
 def test_a_queue_that_is_not_there_is_a_warning() -> None:
     told = [p.message for p in read(WHOLE).problems]
     assert any('there is no LocalQueue "large-model": it cannot wake until it exists' in text for text in told)
+
+
+def test_what_is_written_reads_back_as_the_same_models() -> None:
+    strange = """\
+apiVersion: tenure.dev/v1
+kind: Model
+metadata: {name: "1e3", namespace: research}
+spec: {command: ["yes", "{port}", "0o17", "# no"], idleAfter: 500ms, env: {A: "on", B: "12:30"}, resident: false}
+"""
+    models = read(WHOLE, LEAST, strange).models
+    text = dump_models(models.values())
+    assert read(text).models == models
+    assert text.count("kind: Model") == 3
+    assert "startTimeout: 90s" in text
+    assert dump_models([]) == ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -31,7 +31,7 @@ from .durations import format_duration
 from .kubernetes import NAMESPACE_LABEL
 from .options import OPTIONS_VERSION
 
-__all__ = ["dump_policy"]
+__all__ = ["dump_policy", "dump_trees"]
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 Tree = dict[str, Any]
@@ -39,9 +39,13 @@ Tree = dict[str, Any]
 
 def dump_policy(policy: Policy) -> str:
     """Every object of the policy as one multi-document text.  Fields that are at their default are left out."""
+    return dump_trees(_objects(policy))
+
+
+def dump_trees(trees: Iterable[Tree]) -> str:
+    """Documents as one text that this house reads back as they are."""
     return "---\n".join(
-        yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False)
-        for tree in _objects(policy)
+        yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False) for tree in trees
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tenure.domain.errors import InvalidManifest, Problem
 from tenure.manifests.dump import dump_policy
+from tenure.manifests.dump_models import dump_models
 from tenure.manifests.policy import read_policy
 
 if TYPE_CHECKING:
@@ -16,10 +18,14 @@ __all__ = ["check_policy", "policy"]
 
 
 def policy(platform: Platform) -> dict[str, Any]:
-    """What is in force, as v1beta2 YAML, the files it came from, and warnings."""
+    """What is in force, as v1beta2 YAML and the models as their documents, the files it came from, and warnings.
+
+    The values of a model's environment are left out: everybody may look here, and they may be secrets.
+    """
     held = platform.policy
+    models = [replace(model, env=dict.fromkeys(model.env, "***")) for model in held.models.values()]
     return {
-        "yaml": dump_policy(held.current),
+        "yaml": "---\n".join(text for text in (dump_policy(held.current), dump_models(models)) if text),
         "files": [str(path) for path in held.files],
         "problems": [problem_json(problem) for problem in held.problems],
     }
