@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import time
 
@@ -86,9 +85,7 @@ def play(stage: Stage, models: Models) -> Cast:
     python, say = sys.executable, stage.teller.say
     say("first, the study alone, undisturbed, for comparison", strong=True)
     reference = stage.home / "reference"
-    alone = subprocess.Popen(
-        [python, *STUDY], env={**stage.env, "TENURE_HOME": str(reference)}, stdout=subprocess.DEVNULL
-    )
+    alone = stage.beside([python, *STUDY], reference)
     stage.up(declare=True)
 
     say("two models are declared: the embedder is resident, the assistant sleeps until somebody asks", strong=True)

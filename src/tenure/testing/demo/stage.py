@@ -35,6 +35,7 @@ class Stage:
         self.names: dict[str, str] = {}
         self.teller = Teller(self.names)
         self.events: list[dict[str, Any]] = []
+        self._beside: list[subprocess.Popen[bytes]] = []
         self._heard = threading.Condition()
         self._over = threading.Event()
         self._listener = threading.Thread(target=self._listen, name="demo-listener", daemon=True)
@@ -66,6 +67,12 @@ class Stage:
         job = self.tenure("submit", "--name", name, "--workdir", str(self.home), *flags, "--", *command)
         self.names[job] = name
         return job
+
+    def beside(self, command: Sequence[str], home: Path) -> subprocess.Popen[bytes]:
+        """A process that no platform knows, writing to a home of its own.  It does not outlive the demo."""
+        process = subprocess.Popen(command, env={**self.env, "TENURE_HOME": str(home)}, stdout=subprocess.DEVNULL)
+        self._beside.append(process)
+        return process
 
     def json(self, *words: str) -> Any:
         return json.loads(self.tenure(*words, "-o", "json"))
@@ -153,6 +160,9 @@ class Stage:
     def leave(self) -> list[str]:
         """Stop everything; what is still running afterwards, named."""
         self._over.set()
+        for process in self._beside:
+            process.kill()
+            process.wait()
         self.tenure("down", check=False)
         return self.remains()
 
