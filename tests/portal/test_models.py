@@ -46,5 +46,5 @@ def test_models_are_shown_woken_and_watched(
 
 
 def test_the_steps_of_a_wake_are_those_that_are_over() -> None:
-    wake = {"asked_at": "a", "admitted_at": "b", "started_at": "c"}
-    assert [step["name"] for step in steps_of(wake)] == ["queue", "start"]
+    wake = {step + "_at": f"2026-11-30T00:00:0{n}Z" for n, step in enumerate(("asked", "admitted", "started"))}
+    assert [step.name for step in steps_of(wake)] == ["queue", "start"]

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenure.domain.events import Event
+from tenure.domain.events import Event, EventKind
 
 from ..clock import wire
 
 if TYPE_CHECKING:
     from ..app import Platform
 
-__all__ = ["event_json", "events"]
+__all__ = ["event_json", "events", "model_events"]
+
+MODELS = (EventKind.MODEL_WOKEN, EventKind.MODEL_CHANGED, EventKind.MODEL_HELD)
+LOOKED_AT = 2000  # lines about all models that are looked through for those of one
 
 
 def events(platform: Platform, *, after: int = 0, job: str | None = None, limit: int = 500) -> list[dict[str, Any]]:
     """Events past a cursor, oldest first; of one job, where named."""
     return [event_json(event) for event in platform.ledger.events(after=after, job_id=job, limit=limit)]
+
+
+def model_events(platform: Platform, name: str, *, limit: int = 50) -> list[dict[str, Any]]:
+    """The latest wakes, states and held requests of one model, newest first."""
+    lines = platform.ledger.events(kinds=MODELS, limit=LOOKED_AT, newest=True)
+    return [event_json(line) for line in lines if line.data.get("model") == name][:limit]
 
 
 def event_json(event: Event) -> dict[str, Any]:

@@ -6,7 +6,7 @@
   if (!live || !window.EventSource || !window.htmx) return;
 
   const QUIET_MS = 250; // at most four updates a second
-  const AGE_MS = 15000; // ages and the timeline's edge move on without news, too
+  const AGE_MS = Number(live.dataset.age) || 15000; // ages and the timeline's edge move on without news, too
   const job = live.dataset.job;
   let pointer = null, anchor = null, due = 0, asked = 0, asking = false, wanted = false, held = false, above = 0, below = 0;
 
