@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .gateway_peers import passing
 from .rig import Home, Plan, Row, cpu_seconds, median, percentile, smaps
 
 BODY = b'{"model":"small","messages":[{"role":"user","content":"What is the capital of France?"}]}'
 STREAM = b'{"model":"small","stream":true,"messages":[]}'
 CHUNKS, CHUNK_S = 20, 0.05
 UPSTREAM = Path(__file__).with_name("gateway_upstream.py")
-BARE = Path(__file__).with_name("gateway_bare.py")
 
 
 def measure(plan: Plan) -> Iterator[Row]:
@@ -43,11 +41,11 @@ def measure(plan: Plan) -> Iterator[Row]:
             yield Row(what="idle: gateway and daemon, of one core", unit="%", ours=idle * 100, reach=0.5)
             yield from _cold(plan, home, gateway)
             direct = next(m["port"] for m in wire.call("GET", "/api/v1/models") if m["name"] == "small")
-            with _bare(direct) as bare:
-                ways = {"ours": gateway, "direct": direct, **bare}
-                yield from _latency(plan, ways)
-                yield from _rate(plan, ways)
-                yield from _streams(plan, ways)
+            with passing(plan, direct) as (peers, absent):
+                ways = {"ours": gateway, "direct": direct, **peers}
+                yield from _latency(plan, ways, absent)
+                yield from _rate(plan, ways, absent)
+                yield from _streams(plan, ways, absent)
             yield Row(what="gateway: RSS", unit="MB", ours=smaps(pid)["rss"], reach=80)
 
 
@@ -143,9 +141,12 @@ def _cold(plan: Plan, home: Home, port: int) -> Iterator[Row]:
     yield Row(what="added to a cold start, p50", unit="ms", ours=median(cold) - median(alone), reach=150, note=note)
 
 
-def _latency(plan: Plan, ways: dict[str, int]) -> Iterator[Row]:
+def _latency(plan: Plan, ways: dict[str, int], absent: dict[str, str]) -> Iterator[Row]:
     seen: dict[str, list[float]] = {name: [] for name in ways}
     clients = {name: _Client(port) for name, port in ways.items()}
+    for client in clients.values():
+        for _ in range(20):  # what a peer does for the first request of all is not its latency
+            client.ask(BODY)
     for _ in range(plan.times(2000)):
         for name, client in clients.items():
             began = time.perf_counter()
@@ -157,11 +158,27 @@ def _latency(plan: Plan, ways: dict[str, int]) -> Iterator[Row]:
         base = percentile(seen["direct"], share)
         added = {name: percentile(values, share) - base for name, values in seen.items() if name != "direct"}
         ours = added.pop("ours")
-        peers: dict[str, float | str] = {**added, **_absent(ways)}
+        peers: dict[str, float | str] = {**added, **absent}
         yield Row(what=f"added latency, warm, one connection, {label}", unit="ms", ours=ours, reach=reach, peers=peers)
+        if share == 0.5:
+            yield Row(
+                what="added latency p50, nginx's = 1",
+                unit="x",
+                ours=_times(ours, added.get("nginx")),
+                reach=4,
+                peers=absent,
+            )
+            theirs = _times(added.get("LiteLLM"), ours)
+            yield Row(
+                what="LiteLLM's added latency p50, ours = 1", unit="x", ours=theirs, reach=10, more=True, peers=absent
+            )
 
 
-def _rate(plan: Plan, ways: dict[str, int]) -> Iterator[Row]:
+def _times(one: float | None, other: float | None) -> float | None:
+    return one / other if one is not None and other else None
+
+
+def _rate(plan: Plan, ways: dict[str, int], absent: dict[str, str]) -> Iterator[Row]:
     found: dict[str, float] = {}
     for name, port in ways.items():
         done = subprocess.run(
@@ -171,11 +188,14 @@ def _rate(plan: Plan, ways: dict[str, int]) -> Iterator[Row]:
         found[name] = float(done.stdout)
     ours, direct = found.pop("ours"), found.pop("direct")
     note = f"directly {direct:.0f}/s; the load comes from one process, which shares the cores"
-    peers: dict[str, float | str] = {**found, **_absent(ways)}
+    peers: dict[str, float | str] = {**found, **absent}
     yield Row(what="requests/s, 32 connections", unit="/s", ours=ours, reach=2500, more=True, peers=peers, note=note)
+    yield Row(
+        what="aiohttp's requests/s, ours = 1", unit="x", ours=_times(found.get("aiohttp"), ours), reach=2, peers=absent
+    )
 
 
-def _streams(plan: Plan, ways: dict[str, int]) -> Iterator[Row]:
+def _streams(plan: Plan, ways: dict[str, int], absent: dict[str, str]) -> Iterator[Row]:
     """Fifty streams at once; a chunk carries the time at which it was sent, on the clock that we read too."""
     late: dict[str, list[float]] = {}
     for name, port in ways.items():
@@ -194,66 +214,8 @@ def _streams(plan: Plan, ways: dict[str, int]) -> Iterator[Row]:
     base = median(late.pop("direct"))
     added = {name: median(values) - base for name, values in late.items()}
     ours = added.pop("ours")
-    peers: dict[str, float | str] = {**added, **_absent(ways)}
+    peers: dict[str, float | str] = {**added, **absent}
     yield Row(what="50 streams: added delay of a chunk, p50", unit="ms", ours=ours, reach=2, peers=peers)
-
-
-def _absent(ways: dict[str, int]) -> dict[str, str]:
-    return {} if "nginx" in ways else {"nginx": "it is not installed"}
-
-
-@contextmanager
-def _bare(upstream: int) -> Iterator[dict[str, int]]:
-    """The peers: a bare pass-through of aiohttp, and nginx where there is one."""
-    with _started([sys.executable, "-P", str(BARE), "{port}", str(upstream)]) as bare:
-        nginx = shutil.which("nginx")
-        if nginx is None:
-            yield {"aiohttp": bare}
-            return
-        folder = Path(os.environ.get("TMPDIR", "/tmp"), f"tenure-nginx-{os.getpid()}")
-        folder.mkdir()
-        config = folder / "nginx.conf"
-        port = _free()
-        config.write_text(
-            f"daemon off; pid {folder}/pid; error_log stderr crit; worker_processes 1; events {{ worker_connections 1024; }}\n"
-            f"http {{ access_log off; client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f; "
-            f"uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s; upstream m {{ server 127.0.0.1:{upstream}; keepalive 64; }}\n"
-            f"server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://m; proxy_http_version 1.1; proxy_buffering off; "
-            'proxy_set_header Connection ""; } } }\n'
-        )
-        try:
-            with _started([nginx, "-c", str(config)], port=port):
-                yield {"aiohttp": bare, "nginx": port}
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _started(command: list[str], port: int = 0) -> Iterator[int]:
-    port = port or _free()
-    process = subprocess.Popen([word.replace("{port}", str(port)) for word in command])
-    try:
-        _until(lambda: socket.create_connection(("127.0.0.1", port)).close())
-        yield port
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-def _free() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
-
-
-def _until(works: Callable[[], None]) -> None:
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            return works()
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)
 
 
 class _Client:
