@@ -128,7 +128,8 @@ def test_what_only_waits_after_a_restart_sleeps(models: Callable[..., House], tm
     house.close()
     house.open(card=None)
     assert house.wait(job)["outcome"] == "cancelled"
-    assert until(house, "asleep")["wakes"] == 0
+    row = until(house, "asleep")
+    assert (row["wakes"], row["last_wake"]["job_id"]) == (1, job), "what was is not forgotten"
 
 
 def test_a_lost_place_is_not_taken_again_for_nobody(models: Callable[..., House], tmp_path: Path) -> None:

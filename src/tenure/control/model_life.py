@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tenure.domain.errors import Conflict, NotFound, TenureError
@@ -22,6 +23,7 @@ from tenure.manifests.rules import check_spec
 from tenure.telemetry.listeners import Listener, Listeners
 
 from .caller import INTERNAL
+from .clock import wire
 from .kept import Kept
 from .live import Live
 from .model_jobs import free_port, spec_of
@@ -29,6 +31,7 @@ from .model_leaving import LOOK_S, STILL_THERE, Leaving
 from .model_news import ModelNews
 from .namings import priority_of, queue_of
 from .probing import Probe
+from .wakes import BACK
 
 if TYPE_CHECKING:
     from .app import Platform
@@ -90,6 +93,8 @@ class Lives:
 
     def _queued(self, kept: Kept, live: Live | None, now: int) -> None:
         kept.run = None
+        if "admitted_at" in kept.last_wake:  # this wake has had its turn; what comes now is another one
+            kept.last_wake = {"asked_at": self._platform.clock.now(), "cause": BACK, "by": "tenure", "job_id": kept.job}
         since_asked = now - kept.asked_us
         returning = live is not None and (live.attempts > 0 or live.reason == PendingReason.WAITING_FOR_WINDOW)
         if kept.leaving_us:
@@ -110,13 +115,19 @@ class Lives:
         if live is not None and kept.run != live.current_run:
             kept.run, kept.started_us, kept.ready_run, kept.silent_us = live.current_run, now, None, 0
             kept.blocked_by, kept.placeable, kept.drain, kept.server = (), True, None, None
-            kept.last_wake["admitted_at"] = self._platform.clock.now()
+            admitted = self._platform.ledger.attempt(live.current_run).created_at
+            if kept.last_wake.get("admitted_at", admitted) != admitted:
+                kept.last_wake = {"asked_at": admitted, "cause": BACK, "by": "tenure", "job_id": kept.job}
+            kept.last_wake["admitted_at"] = admitted
             kept.unprobed()
 
     def _running(self, kept: Kept, now: int) -> None:
         if kept.run is None or kept.port is None:
             return
-        kept.last_wake.setdefault("started_at", self._platform.clock.now())
+        if "started_at" not in kept.last_wake:
+            kept.last_wake["started_at"] = (
+                self._platform.ledger.attempt(kept.run).started_at or self._platform.clock.now()
+            )
         if kept.ready_run != kept.run:
             self._starting(kept, now)
             return
@@ -137,7 +148,8 @@ class Lives:
             if self.leaving.has_drained(kept, self.leaving.begin(kept, kept.run, now, began_us=kept.leaving_us), now):
                 self._cancel(kept, kept.message)
             return
-        self._set(kept, ModelState.READY, "", "")
+        steps = {step: wire(kept.last_wake.get(step)) for step in ("listening_at", "ready_at")}
+        self._set(kept, ModelState.READY, "", "", **steps)
 
     def _starting(self, kept: Kept, now: int) -> None:
         assert kept.run is not None
@@ -163,6 +175,17 @@ class Lives:
         kept.asked_us = self._now()
         kept.last_inference_at = self._platform.clock.now()
 
+    def answered(self, kept: Kept) -> None:
+        """The first token after a wake: told once."""
+        if "ready_at" not in kept.last_wake or "first_token_at" in kept.last_wake:
+            return
+        line = self._news.line(EventKind.MODEL_ANSWERED, kept, "")
+        asked = kept.last_wake["asked_at"]
+        message = f"{kept.model.name} gives its first token, {(line.at - asked) / 1e6:.1f} s after it was asked for"
+        kept.last_wake["first_token_at"] = line.at
+        self._news.write([replace(line, message=message)])
+        self._news.tell()
+
     # ------------------------------------------------------------------ what is heard of a server
 
     def _is_ready(self, kept: Kept, run: RunId) -> None:
@@ -174,8 +197,8 @@ class Lives:
             listening = kept.probe.listening_at if kept.probe is not None else None
             kept.server = kept.probe.listener if kept.probe is not None else None
             if listening is not None:
-                kept.last_wake["listening_at"] = Instant(int(listening * 1e6))
-            kept.last_wake["ready_at"] = self._platform.clock.now()
+                kept.last_wake.setdefault("listening_at", Instant(int(listening * 1e6)))
+            kept.last_wake.setdefault("ready_at", self._platform.clock.now())
             kept.probe = None
             self.step(kept)
 
@@ -234,8 +257,9 @@ class Lives:
             return
         kept.job, kept.port, kept.wakes = row.id, port, kept.wakes + 1
         kept.asked_us = self._now()
-        kept.last_wake = {"asked_at": platform.clock.now(), "cause": cause, "by": by, "job_id": row.id}
-        self._news.write([self._news.line(EventKind.MODEL_WOKEN, kept, message, cause=cause, by=by)])
+        line = self._news.line(EventKind.MODEL_WOKEN, kept, message, cause=cause, by=by)
+        kept.last_wake = {"asked_at": line.at, "cause": cause, "by": by, "job_id": row.id}
+        self._news.write([line])
         self.step(kept)
 
     def leave(self, kept: Kept, reason: str, message: str) -> None:
@@ -275,8 +299,8 @@ class Lives:
         kept.placeable = str(told.reason) not in HOPELESS
         return str(told.reason), told.message
 
-    def _set(self, kept: Kept, state: ModelState, reason: str, message: str) -> None:
-        self._news.became(kept, state, reason, message)
+    def _set(self, kept: Kept, state: ModelState, reason: str, message: str, **data: object) -> None:
+        self._news.became(kept, state, reason, message, **data)
         if state in (ModelState.ASLEEP, ModelState.FAILED) and kept.model.name not in self._platform.policy.models:
             self._kept.pop(kept.model.name, None)
 

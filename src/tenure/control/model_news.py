@@ -45,14 +45,16 @@ class ModelNews:
         for callback in subscribers:
             callback()
 
-    def became(self, kept: Kept, state: ModelState, reason: str, message: str) -> None:
+    def became(self, kept: Kept, state: ModelState, reason: str, message: str, **data: object) -> None:
         """Say it once: a line in the diary for a new state, and a nudge for a new word about it."""
         before = (kept.state, kept.reason, kept.message)
         kept.reason, kept.message = reason, message
         if state is not kept.state:
             was, kept.state = kept.state, state
             text = f"{kept.model.name} is {state}" + (f": {message}" if message else "")
-            self.write([self.line(EventKind.MODEL_CHANGED, kept, text, state=str(state), was=str(was), reason=reason)])
+            self.write(
+                [self.line(EventKind.MODEL_CHANGED, kept, text, state=str(state), was=str(was), reason=reason, **data)]
+            )
         if (state, reason, message) != before:
             self.tell()
 

@@ -28,6 +28,7 @@ from .model_leaving import LOOK_S
 from .model_life import Lives
 from .model_news import ModelNews
 from .namings import class_of
+from .wakes import remembered
 from .window_gate import shut_to
 
 if TYPE_CHECKING:
@@ -62,6 +63,9 @@ class Models:
     def start(self) -> None:
         with self._lock:
             self._declared()
+            for name, wakes in remembered(self._platform.ledger, before=self._platform.started_at).items():
+                if name in self._kept:
+                    self._kept[name].wakes, self._kept[name].last_wake = wakes.count, dict(wakes.last)
             self._adopt()
             self._known = True
             early, self._early = self._early, []
@@ -159,8 +163,8 @@ class Models:
                 kept.reported_us = now
                 if said.get("active"):
                     self._lives.asked(kept)
-                if said.get("first_token") and "ready_at" in kept.last_wake:
-                    kept.last_wake.setdefault("first_token_at", self._platform.clock.now())
+                if said.get("first_token"):
+                    self._lives.answered(kept)
             for held in list(report.get("held") or [])[:1000]:
                 kept = self._kept.get(str(held.get("model")))
                 if kept is not None:

@@ -52,6 +52,7 @@ class EventKind(StrEnum):
     # models
     MODEL_WOKEN = "ModelWoken"  # asked for, by whom and why
     MODEL_CHANGED = "ModelChanged"  # its state is another one
+    MODEL_ANSWERED = "ModelAnswered"  # the first token after a wake
     MODEL_HELD = "ModelHeld"  # a request waits for it
     # the house
     LIVELOCK = "Livelock"  # two jobs kept taking the place from each other; the second keeps it

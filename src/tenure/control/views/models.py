@@ -9,13 +9,12 @@ from tenure.ledger import WindowRow
 
 from ..clock import wire
 from ..models import Kept
+from ..wakes import STEPS
 
 if TYPE_CHECKING:
     from ..app import Platform
 
 __all__ = ["model_json", "models"]
-
-STEPS = ("asked_at", "admitted_at", "started_at", "listening_at", "ready_at", "first_token_at")
 
 
 def models(platform: Platform) -> list[dict[str, Any]]:

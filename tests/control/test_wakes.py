@@ -1,0 +1,77 @@
+"""The last wake step by step, and how many there were: also after the platform has been down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tenure.control import verbs
+from tenure.control.wakes import BACK, STEPS
+from tenure.domain.events import EventKind
+
+from .conftest import ME, House
+from .test_models import declare, model, models, until
+
+__all__ = ["models"]  # the fixture
+
+
+def answers(house: House) -> None:
+    report = {"models": {"small": {"in_flight": 0, "held": 0, "active": True, "first_token": True}}}
+    verbs.report_inference(house.platform, report, caller=ME)
+
+
+def steps(row: dict[str, Any]) -> list[str]:
+    times = [row["last_wake"][step] for step in STEPS]
+    assert times == sorted(times)
+    return times
+
+
+def test_the_steps_of_a_wake_and_its_count_outlive_the_daemon(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small", "--load", "0.3")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME, cause="a question", by="ann")
+    until(house, "ready")
+    answers(house)
+    answers(house)
+    before = model(house)
+    steps(before)
+    (told,) = house.platform.ledger.events(kinds=[EventKind.MODEL_ANSWERED])
+    assert (told.job_id, told.run_id) == (before["job_id"], before["run_id"])
+    assert told.message.startswith("small gives its first token, ")
+    house.close(keep_jobs=True)
+    house.open(card=None)
+    after = until(house, "ready")
+    assert after["last_wake"] == before["last_wake"]
+    assert after["last_wake"]["by"] == "ann"
+    assert after["wakes"] == 1
+    house.close()
+    house.open(card=None)
+    asleep = until(house, "asleep")
+    assert asleep["last_wake"] == before["last_wake"]
+    verbs.wake(house.platform, "small", caller=ME, cause="another")
+    assert until(house, "ready")["wakes"] == 2
+    assert model(house)["last_wake"]["job_id"] != before["job_id"]
+
+
+def test_coming_back_is_a_wake_of_its_own(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    first = until(house, "ready")
+    answers(house)
+    job = house.gpu("true", shares=8, priority="training")
+    house.wait(job)
+    house.until("it is back", lambda: model(house)["run_id"] == f"{first['job_id']}.2")
+    row = until(house, "ready")
+    assert (row["last_wake"]["cause"], row["wakes"]) == (BACK, 1)
+    assert "first_token_at" not in row["last_wake"]
+    assert row["last_wake"]["asked_at"] > first["last_wake"]["ready_at"]
+    answers(house)
+    steps(model(house))
+    house.close(keep_jobs=True)
+    house.open(card=None)
+    again = until(house, "ready")["last_wake"]
+    answered = model(house)["last_wake"].get("first_token_at")
+    assert (again["cause"], again["admitted_at"]) == (BACK, row["last_wake"]["admitted_at"])
+    assert answered is not None
