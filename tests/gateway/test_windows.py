@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tenure.cli.client import Client
 from tenure.domain.model import ModelState
 from tenure.gateway.policy import Desk
 from tenure.gateway.words import Forward, Limits, Refuse, Seen, Ticket, Wake, seen_of
-from tenure.settings import load
 
-from .conftest import Answer, Home, eventually
+from .claims import Windows, check_nothing_wakes_inside, told
+from .conftest import Home, eventually
 
 LIMITS = Limits(hold_s=120)
 SHUT = Seen(name="a", state=ModelState.ASLEEP, window="card 0 is claimed: window w1 of ann lasts until 16:00", retry_after_s=600)  # fmt: skip
@@ -83,35 +81,6 @@ def test_one_that_is_up_answers_whatever_the_row_says() -> None:
 # --- the whole of it
 
 
-class Windows:
-    """Claims over REST; what is left at the end is released."""
-
-    def __init__(self, home: Home) -> None:
-        self._home = home
-
-    def _call(self, method: str, path: str, body: Any = None) -> Any:
-        client = Client(load(self._home.env))
-        try:
-            return client.call(method, path, body=body)
-        finally:
-            client.close()
-
-    def claim(self, **body: Any) -> dict[str, Any]:
-        window: dict[str, Any] = self._call("POST", "/windows", body)
-        return window
-
-    def until(self, id: str, *states: str) -> dict[str, Any]:
-        found: dict[str, Any] = eventually(lambda: (w := self._call("GET", f"/windows/{id}"))["state"] in states and w)
-        return found
-
-    def release(self, id: str) -> None:
-        self._call("POST", f"/windows/{id}:release", {})
-
-    def clear(self) -> None:
-        for window in self._call("GET", "/windows"):
-            self.release(window["id"])
-
-
 @pytest.fixture
 def windows(home: Home) -> Iterator[Windows]:
     windows = Windows(home)
@@ -119,50 +88,12 @@ def windows(home: Home) -> Iterator[Windows]:
     windows.clear()
 
 
-def story(home: Home) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = home.rest("GET", "/events", limit=5000)
-    return events
-
-
-def check_nothing_wakes_inside(home: Home, names: set[str]) -> None:
-    """By the diary: while a window holds the card, no job of these models is admitted and none becomes ready; and its
-    card is given to it only when every one that had it has left."""
-    active: set[str] = set()
-    up: dict[str, str] = {}
-    jobs = {e["job_id"]: e["data"]["model"] for e in story(home) if e["kind"] == "ModelWoken"}
-    for event in story(home):
-        match event["kind"]:
-            case "WindowOpened":
-                active.add(event["data"]["window"])
-                assert not up, (event, up)
-            case "WindowEnded":
-                active.discard(event["data"]["window"])
-            case "JobAdmitted" if jobs.get(event["job_id"]) in names:
-                assert not active, event
-                up[event["job_id"]] = jobs[event["job_id"]]
-            case "JobRequeued" | "JobEnded":
-                up.pop(event["job_id"], None)
-            case "ModelChanged" if event["data"]["model"] in names:
-                assert not active or event["data"]["state"] not in ("starting", "ready"), event
-
-
-def told(answer: Answer, window: dict[str, Any]) -> None:
-    assert (answer.status, answer.error["code"]) == (503, "card_in_window")
-    assert f"window {window['id']} of {window['owner']}" in answer.error["message"]
-    until = re.search(r"until (\S+Z)", answer.error["message"])  # of a card that is being cleared: at least until then
-    assert until is not None
-    assert until[1] == window["ends_at"] or f"{until[1]} at least" in answer.error["message"]
-    assert until[1] <= window["ends_at"]
-    left = datetime.fromisoformat(window["ends_at"]).timestamp() - time.time()
-    assert abs(int(answer.headers["retry-after"]) - left) < 5
-
-
 def test_a_request_inside_wakes_nobody_and_hears_the_end(home: Home, windows: Windows) -> None:
     home.declare("small")
     home.declare("always", resident=True, priorityClassName="always-on", queueName="general")
     home.reload()
     home.until("always", "ready")
-    window = windows.until(windows.claim(**{"for": "1h"})["id"], "active")
+    window = windows.until(windows.claim("1h")["id"], "active")
     eventually(lambda: home.model("small")["window"])
     for headers in ({}, {"X-Tenure-Wait": "0"}):
         told(home.chat("small", headers=headers), window)
@@ -185,7 +116,7 @@ def test_a_window_is_claimed_while_it_wakes(home: Home, windows: Windows) -> Non
         held = [pool.submit(home.chat, "waking") for _ in range(3)]
         home.until("waking", "starting")
         began = time.monotonic()
-        window = windows.until(windows.claim(**{"for": "1h"})["id"], "active")
+        window = windows.until(windows.claim("1h")["id"], "active")
         for answer in held:
             told(answer.result(10), window)
     assert time.monotonic() - began < 8
@@ -218,7 +149,7 @@ def test_a_window_is_claimed_while_a_stream_runs(home: Home, windows: Windows, w
     listener.start()
     assert first.wait(10)
     began = time.monotonic()
-    claimed = windows.claim(**{"for": "1h", "wait": True})
+    claimed = windows.claim("1h", wait=True)
     window = windows.until(claimed["id"], "active")
     took = time.monotonic() - began
     assert over.wait(10)
@@ -238,9 +169,41 @@ def test_a_window_is_claimed_while_a_stream_runs(home: Home, windows: Windows, w
 def test_who_asks_shortly_before_its_end_is_held_and_answered(home: Home, windows: Windows) -> None:
     home.declare("soon")
     home.reload()
-    window = windows.until(windows.claim(**{"for": "2s"})["id"], "active")
+    window = windows.until(windows.claim("2s")["id"], "active")
     eventually(lambda: home.model("soon")["window"])
     answer = home.chat("soon")
     assert answer.status == 200
     assert windows.until(window["id"], "ended")["reason"] == "Lapsed"
     check_nothing_wakes_inside(home, {"soon"})
+
+
+@pytest.mark.parametrize("including", [False, True])
+def test_residents_stay_and_answer_or_leave_and_come_back_by_themselves(
+    home: Home, windows: Windows, tmp_path: Path, including: bool
+) -> None:
+    name = "leaves" if including else "stays"
+    home.declare(name, "--starts", str(tmp_path / "starts"), resident=True, priorityClassName="always-on", queueName="general")  # fmt: skip
+    home.reload()
+    home.until(name, "ready")
+    first = int((tmp_path / "starts").read_text())
+    window = windows.claim("3s", including_resident=including)
+    windows.until(window["id"], "active")
+    if including:
+        assert not alive(first)
+        answer = home.chat(name, headers={"X-Tenure-Wait": "0"})
+        assert (answer.status, answer.error["code"]) == (503, "card_in_window")
+    else:
+        assert home.chat(name).json["pid"] == first
+    assert windows.until(window["id"], "ended")["reason"] == "Lapsed"
+    home.until(name, "ready")
+    assert (home.chat(name).json["pid"] == first) is not including
+    assert len((tmp_path / "starts").read_text().split()) == (2 if including else 1)
+    if including:
+        check_nothing_wakes_inside(home, {name})
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
