@@ -23,6 +23,7 @@ class Settings:
     gateway_host: str = "127.0.0.1"  # TENURE_GATEWAY_HOST; where models are asked
     gateway_port: int = 0  # TENURE_GATEWAY_PORT; 0 = any free port, kept like `port`
     gateway_tokens: bool = False  # TENURE_GATEWAY_TOKENS=1: also on loopback nobody without a token
+    gateway_silence_s: float = 600.0  # TENURE_GATEWAY_SILENCE; a stream whose server says nothing for so long has ended
     token: str | None = None  # TENURE_TOKEN, for a client over TCP
     url: str | None = None  # TENURE_URL, for a client that is not on this machine
     boot_id: str | None = None  # TENURE_BOOT_ID: another boot than the kernel's, for trying what a power loss does
@@ -67,6 +68,7 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         gateway_host=env.get("TENURE_GATEWAY_HOST") or "127.0.0.1",
         gateway_port=int(env.get("TENURE_GATEWAY_PORT") or 0),
         gateway_tokens=env.get("TENURE_GATEWAY_TOKENS", "") not in ("", "0"),
+        gateway_silence_s=float(env.get("TENURE_GATEWAY_SILENCE") or 600),
         token=env.get("TENURE_TOKEN") or None,
         url=env.get("TENURE_URL") or None,
         boot_id=env.get("TENURE_BOOT_ID") or None,

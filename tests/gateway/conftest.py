@@ -141,6 +141,14 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def gateway_pid(home: Home) -> int:
+    """The gateway's process: a child of any of the daemon's threads."""
+    daemon = int(json.loads((home.path / "daemon" / "lock").read_text())["pid"])
+    children = {p for task in Path(f"/proc/{daemon}/task").iterdir() for p in (task / "children").read_text().split()}
+    (found,) = [int(p) for p in children if b"tenure.gateway.main" in Path(f"/proc/{p}/cmdline").read_bytes()]
+    return found
+
+
 @contextmanager
 def opened(path: Path, **env: str) -> Iterator[Home]:
     home = Home(path, env)

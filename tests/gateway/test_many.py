@@ -6,14 +6,12 @@ import asyncio
 import json
 import os
 import signal
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
 
-from .conftest import Home, eventually
+from .conftest import Home, eventually, gateway_pid
 
 
 def test_a_thousand_are_held_and_all_are_answered(home: Home, tmp_path: Path) -> None:
@@ -74,40 +72,5 @@ def test_a_gateway_that_dies_is_started_again_at_the_same_address(home: Home) ->
     home.declare("small")
     home.reload()
     pid = home.chat("small").json["pid"]
-    daemon = int(json.loads((home.path / "daemon" / "lock").read_text())["pid"])
-    children = Path(f"/proc/{daemon}/task/{daemon}/children").read_text().split()
-    threads = [p for t in Path(f"/proc/{daemon}/task").iterdir() for p in (t / "children").read_text().split()]
-    gateway = [
-        int(p) for p in {*children, *threads} if b"tenure.gateway.main" in Path(f"/proc/{p}/cmdline").read_bytes()
-    ]
-    assert len(gateway) == 1
-    os.kill(gateway[0], signal.SIGKILL)
+    os.kill(gateway_pid(home), signal.SIGKILL)
     assert home.chat("small").json["pid"] == pid  # the model stays up, and the caller waited in the socket's line
-
-
-def test_two_clients_alternate_and_nobody_starves(home: Home, tmp_path: Path) -> None:
-    """A, B, A, B on a place for one, from four clients for four seconds: answered, or refused with a time."""
-    starts = tmp_path / "starts"
-    for name in ("one", "two"):
-        home.declare(name, "--starts", str(starts))
-    home.reload()
-    until = time.monotonic() + 4
-
-    def client(number: int) -> list[tuple[str, int]]:
-        seen = []
-        while time.monotonic() < until:
-            name = ("one", "two")[(number + len(seen)) % 2]
-            answer = home.chat(name, timeout=60)
-            assert answer.status == 200 or (answer.status in (429, 503) and int(answer.headers["retry-after"]) > 0)
-            seen.append((name, answer.status))
-        return seen
-
-    with ThreadPoolExecutor(4) as pool:
-        seen = [one for part in pool.map(client, range(4)) for one in part]
-    for name in ("one", "two"):
-        assert (name, 200) in seen
-    sleeps = [
-        e for e in home.events("ModelChanged") if e["data"]["state"] == "draining" and "makes room" in e["message"]
-    ]
-    assert len(sleeps) >= 1
-    assert len(starts.read_text().split()) <= 8  # six swaps a minute, and the first of each

@@ -13,14 +13,12 @@ import signal
 import socket
 import sys
 import time
-from asyncio import Transport
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tenure.settings import load
 
@@ -28,6 +26,7 @@ from .allowance import MINUTE
 from .journal import Journal
 from .platform import Platform
 from .policy import Desk
+from .protocol import Protocol
 from .router import Gateway
 from .upstream import Upstream
 from .uses import Uses
@@ -38,22 +37,19 @@ __all__ = ["main"]
 GRACE_S = 3
 
 
-class _Protocol(HttpToolsProtocol):
-    """Adds `tenure.abort`, which cuts a connection whose answer cannot be finished.  Small chunks leave at once."""
-
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["tenure.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
-
-
 class _Server(uvicorn.Server):
-    """Leaves signals to us: uvicorn would raise them again at the end."""
+    """Leaves signals to us: uvicorn would raise them again at the end.  Waits, where uvicorn looks ten times a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._over = asyncio.Event()
+
+    def end(self) -> None:
+        self.should_exit = True
+        self._over.set()
+
+    async def main_loop(self) -> None:
+        await self._over.wait()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -70,7 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     desk = Desk(Limits(held=given.held, hold_s=given.hold))
     journal = Journal(settings.home / "gateway" / "requests.jsonl")
     uses = Uses(settings.home / "gateway" / "use.json", minute=given.minute)
-    gateway = Gateway(desk=desk, journal=journal, uses=uses, token_needed=given.tokens)
+    gateway = Gateway(
+        silence_s=settings.gateway_silence_s, desk=desk, journal=journal, uses=uses, token_needed=given.tokens
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(gateway, listener, settings.api_socket, given.alive_fd))
     return 0
@@ -79,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 async def _serve(gateway: Gateway, listener: socket.socket, api: Path, alive_fd: int | None) -> None:
     config = uvicorn.Config(
         gateway,
-        http=_Protocol,
+        http=Protocol,
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -96,14 +94,16 @@ async def _serve(gateway: Gateway, listener: socket.socket, api: Path, alive_fd:
     server = _Server(config)
     loop = asyncio.get_running_loop()
 
-    def end() -> None:
-        server.should_exit = True
+    def orphaned() -> None:
+        assert alive_fd is not None
+        loop.remove_reader(alive_fd)
+        server.end()
 
     if alive_fd is not None:
-        loop.add_reader(alive_fd, end)
+        loop.add_reader(alive_fd, orphaned)
     gateway.opened(Platform(api, gateway.heard), Upstream())
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
+        loop.add_signal_handler(number, server.end)
     try:
         await server.serve(sockets=[listener])
     finally:

@@ -83,7 +83,7 @@ class Names:
             raise self._unknown(name, request.rights)
         request.model, request.asked_as = model, name
         request.adapter = name if name in self._adapters else None
-        request.inference = request.path in self.rows[model]["inference_paths"]
+        request.inference = request.method == "POST" and request.path in self.rows[model]["inference_paths"]
         if name != model and request.adapter is None and fields is not None:
             fields["model"] = model
             text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

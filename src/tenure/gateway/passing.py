@@ -6,16 +6,18 @@ headers are out already (pings), an error becomes an event and a plain answer on
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import aiohttp
 
 from .answers import STREAM_HEADERS, error_body, error_event
+from .protocol import abort
 from .request import Request
-from .upstream import Upstream, answer_headers, content_type, request_headers
+from .upstream import GONE, Upstream, answer_headers, content_type, request_headers
 
 __all__ = ["Passing"]
 
@@ -25,10 +27,13 @@ SHORT = 64 * 1024  # an answer of a known length up to this is read before a byt
 
 
 class Passing:
-    """`first_byte(request)` is called when the first byte of a model's answer is here, and `request.status` is set."""
+    """`first_byte(request)` is called when the first byte of a model's answer is here, and `request.status` is set.
 
-    def __init__(self, upstream: Upstream, first_byte: Callable[[Request], None]) -> None:
-        self._upstream, self._told = upstream, first_byte
+    A server that has begun its answer and then says nothing for `silence_s` has left in the middle of it.
+    """
+
+    def __init__(self, upstream: Upstream, first_byte: Callable[[Request], None], *, silence_s: float) -> None:
+        self._upstream, self._told, self._silence_s = upstream, first_byte, silence_s
 
     async def forward(self, request: Request, port: int) -> None:
         """Raises one of GONE."""
@@ -43,7 +48,7 @@ class Passing:
                 await self._into_stream(request, answer)
                 return
             size = answer.content_length
-            if request.scope["http_version"] == "1.0" or (size is not None and size <= SHORT and not streamed):
+            if request.method == "HEAD" or (size is not None and size <= SHORT and not streamed):
                 await self._whole(request, answer)
                 return
             await self._chunks(request, answer, streamed=streamed)
@@ -54,25 +59,24 @@ class Passing:
         """The server left in the middle of its answer: the client is told, and never left to wait."""
         text = f"{request.model} left in the middle of its answer ({error or type(error).__name__}); run {request.run}"
         log.warning("request %d: %s", request.id, text)
-        request.done = True
         request.facts["cut"] = True
-        if request.stream:
-            await request.send({"type": "http.response.body", "body": error_event("upstream_failed", text)})
+        if request.events:
+            await request.end(error_event("upstream_failed", text))
         else:
-            request.scope["tenure.abort"]()
+            request.done = True
+            abort(request.scope)
 
     async def _whole(self, request: Request, answer: aiohttp.ClientResponse) -> None:
-        """A short answer, or any to a client that knows no chunks: read before a byte of it is sent."""
+        """A short answer: read before a byte of it is sent.  One to HEAD has its length and no body."""
         body = await answer.read()
         self._first_byte(request, answer.status)
         request.saw(body)
-        headers = [pair for pair in answer_headers(answer.raw_headers) if pair[0] != b"content-length"]
-        headers.append((b"content-length", str(len(body)).encode()))
-        await request.send(
-            {"type": "http.response.start", "status": answer.status, "headers": _marked(request, headers)}
-        )
-        request.done = True
-        await request.send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})
+        headers = answer_headers(answer.raw_headers)
+        if request.method != "HEAD":
+            headers = [pair for pair in headers if pair[0] != b"content-length"]
+            headers.append((b"content-length", str(len(body)).encode()))
+        await request.start(answer.status, _marked(request, headers))
+        await request.end(body)
 
     async def _chunks(self, request: Request, answer: aiohttp.ClientResponse, *, streamed: bool) -> None:
         request.passed = True
@@ -83,20 +87,19 @@ class Passing:
                     h for h in headers if h[0] not in (b"cache-control", b"x-accel-buffering", b"content-length")
                 ]
                 headers += STREAM_HEADERS[1:]
-            request.begun = True
-            request.status = answer.status
-            await request.send(
-                {"type": "http.response.start", "status": answer.status, "headers": _marked(request, headers)}
-            )
-        while chunk := await answer.content.readany():
-            if request.first_byte_s is None:
-                self._first_byte(request, answer.status)
-            request.saw(chunk)
-            await request.send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await request.start(answer.status, _marked(request, headers), events=streamed)
+        silence = _Silence(self._silence_s, answer)
+        try:
+            while chunk := await silence.broken(answer.content.readany()):
+                if request.first_byte_s is None:
+                    self._first_byte(request, answer.status)
+                request.saw(chunk)
+                await request.more(chunk)
+        finally:
+            silence.end()
         if request.first_byte_s is None:
             self._first_byte(request, answer.status)
-        request.done = True
-        await request.send({"type": "http.response.body", "body": b""})
+        await request.end()
 
     async def _into_stream(self, request: Request, answer: aiohttp.ClientResponse) -> None:
         body = await answer.read()
@@ -113,12 +116,53 @@ class Passing:
             if not inside:
                 text = error_body(answer.status, "upstream_error", f"the model answered {answer.status}").decode()
         data = f"data: {text}\n\ndata: [DONE]\n\n" if answer.status < 300 else f"data: {text}\n\n"
-        request.done = True
-        await request.send({"type": "http.response.body", "body": data.encode()})
+        await request.end(data.encode())
 
     def _first_byte(self, request: Request, status: int) -> None:
         request.first_byte(status)
         self._told(request)
+
+
+class _Silence:
+    """One timer for a whole stream, which looks when the last wait began: chunks cost nothing more."""
+
+    __slots__ = ("_answer", "_loop", "_over", "_seconds", "_since", "_timer")
+
+    def __init__(self, seconds: float, answer: aiohttp.ClientResponse) -> None:
+        self._seconds, self._answer = seconds, answer
+        self._since: float | None = None  # None: the client is waited for, not the server
+        self._over = False
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    async def broken(self, chunk: Awaitable[bytes]) -> bytes:
+        """The next chunk.  Raises ClientConnectionError after `seconds` without one."""
+        self._since = self._loop.time()
+        try:
+            found = await chunk
+        except GONE:
+            if self._over:
+                raise self._silent() from None
+            raise
+        if self._over:
+            raise self._silent()
+        self._since = None
+        return found
+
+    def end(self) -> None:
+        self._timer.cancel()
+
+    def _silent(self) -> aiohttp.ClientConnectionError:
+        return aiohttp.ClientConnectionError(f"it said nothing for {self._seconds:g} s")
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        since = now if self._since is None else self._since
+        if now - since >= self._seconds:
+            self._over = True
+            self._answer.close()
+        else:
+            self._timer = self._loop.call_later(since + self._seconds - now, self._look)
 
 
 def _marked(request: Request, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

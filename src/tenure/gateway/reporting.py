@@ -6,7 +6,7 @@ The first word is told at once, the next at most five times a second; a sign of 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -33,6 +33,11 @@ class Report:
         """The idle clock hears of inference when it comes and when it ends."""
         if request.inference and request.model:
             self._active.add(request.model)
+            self._dirty.set()
+
+    def heard(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """A table with a model that leaves: the platform waits for the word that nobody is sent to it any more."""
+        if any(row["state"] == "draining" for row in rows):
             self._dirty.set()
 
     def held(self, request: Request) -> None:
@@ -69,5 +74,5 @@ class Report:
                 }
                 for name in names
             }
-            await platform.report({"models": models, "held": held})
+            await platform.report({"version": platform.version, "models": models, "held": held})
             await asyncio.sleep(REPORT_S)

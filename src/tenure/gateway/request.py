@@ -12,6 +12,7 @@ from typing import Any
 
 from .allowance import Headers, Rights
 from .answers import Refused
+from .protocol import end_by_close, until_close
 from .usage import Usage
 
 __all__ = ["Receive", "Request", "Scope", "Send", "gone", "read_body"]
@@ -43,7 +44,8 @@ class Request:
     counted: bool = False  # it has its place within the token's rate: what it costs is counted, too
     stream: bool = False
     inference: bool = False
-    begun: bool = False  # our headers are out (a held stream has its pings)
+    begun: bool = False  # headers are out (a held stream has its pings)
+    events: bool = False  # what follows them are events, so that an error may be one
     passed: bool = False  # something of the server's own answer is out: it is not sent again
     left: bool = False  # the client went before the end
     done: bool = False
@@ -54,6 +56,29 @@ class Request:
     status: int = 0
     usage: Usage | None = None  # of its answer, once there is something of one
     facts: dict[str, Any] = field(default_factory=dict)
+
+    _endless: bool = False  # the answer ends with its connection
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]], *, events: bool = False) -> None:
+        """The head of the answer."""
+        self.begun, self.events, self.status = True, events, status
+        if self.scope["http_version"] == "1.0" and not any(name == b"content-length" for name, _ in headers):
+            until_close(self.scope)
+            self._endless = True
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def more(self, body: bytes) -> None:
+        """Waits while the client reads more slowly than this comes."""
+        await self.send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def end(self, body: bytes = b"") -> None:
+        self.done = True
+        if not self._endless:
+            await self.send({"type": "http.response.body", "body": b"" if self.method == "HEAD" else body})
+            return
+        if body:
+            await self.more(body)
+        end_by_close(self.scope)
 
     @property
     def what(self) -> str:

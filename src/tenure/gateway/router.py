@@ -36,7 +36,8 @@ _OPEN = frozenset({"/health", "/healthz", "/favicon.ico", "/metrics"})
 class Gateway:
     """`opened` in the event loop before the first request; `closed` after the last."""
 
-    def __init__(self, *, desk: Desk, journal: Journal, uses: Uses, token_needed: bool) -> None:
+    def __init__(self, *, desk: Desk, journal: Journal, uses: Uses, token_needed: bool, silence_s: float) -> None:
+        self._silence_s = silence_s
         self.desk, self.journal, self.uses, self.token_needed = desk, journal, uses, token_needed
         self.names = Names()
         self.platform: Platform
@@ -52,7 +53,7 @@ class Gateway:
     def opened(self, platform: Platform, upstream: Upstream) -> None:
         self.platform, self.upstream = platform, upstream
         self.callers = Callers(platform.who, token_needed=self.token_needed, names=self.names, uses=self.uses)
-        self._passing = Passing(upstream, self._report.first_byte)
+        self._passing = Passing(upstream, self._report.first_byte, silence_s=self._silence_s)
         loop = asyncio.get_running_loop()
         self._keep(loop.create_task(self._ticking()))
         self._keep(loop.create_task(self._report.run(platform, self.names)))
@@ -71,6 +72,7 @@ class Gateway:
         """The platform's table of models."""
         self.names.heard(rows)
         self._do(self.desk.see([seen_of(row) for row in rows], time.monotonic()))
+        self._report.heard(rows)
 
     # ------------------------------------------------------------------ one request
 
@@ -91,6 +93,10 @@ class Gateway:
     async def _answer(self, request: Request, receive: Receive) -> None:
         headers = {name: value for name, value in request.scope["headers"]}
         self.callers.same_site(headers)
+        if headers.get(b"upgrade", b"").lower() == b"websocket":
+            raise Refused(
+                501, "no_websockets", "this gateway speaks HTTP alone; ask with a POST, and `stream` for events"
+            )
         if request.path in _OPEN and not (request.path == "/metrics" and self.token_needed):
             await self._own(request)
             return
@@ -169,31 +175,27 @@ class Gateway:
         while not future.done():
             await asyncio.wait({future}, timeout=pause if request.stream else None)
             if not future.done():
-                await self._begin(request)
-                await request.send({"type": "http.response.body", "body": b": ping\n\n", "more_body": True})
+                if not request.begun:
+                    await request.start(200, STREAM_HEADERS, events=True)
+                await request.more(b": ping\n\n")
                 pause = PING_S
         request.held_s += time.monotonic() - began
         return future.result()
 
-    async def _begin(self, request: Request) -> None:
-        if not request.begun:
-            request.begun, request.status = True, 200
-            await request.send(
-                {"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *request.limits]}
-            )
-
     async def _refuse(self, request: Request, refused: Refused) -> None:
-        request.status = refused.status
         request.facts["code"] = refused.code
         body = error_body(refused.status, refused.code, refused.message, param=refused.param)
-        request.done = True
         if request.begun:
-            await request.send({"type": "http.response.body", "body": b"data: " + body + b"\n\n"})
+            request.status = refused.status
+            await request.end(b"data: " + body + b"\n\n")
             return
         headers = headers_of(body, retry_after_s=refused.retry_after_s, again=refused.again) + request.limits
         if refused.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
-        await _said(request, refused.status, headers, body)
+        if refused.status in (413, 501):
+            headers.append((b"connection", b"close"))  # what else comes on it is not read
+        await request.start(refused.status, headers)
+        await request.end(body)
 
     # ------------------------------------------------------------------ what the gateway answers itself
 
@@ -205,7 +207,8 @@ class Gateway:
         if request.path == "/metrics":
             body = exposition(self.desk, self.names.rows)
             headers = [(b"content-type", b"text/plain; version=0.0.4"), (b"content-length", str(len(body)).encode())]
-        await _said(request, 200, headers, body)
+        await request.start(200, headers)
+        await request.end(body)
 
     async def _models(self, request: Request) -> None:
         """The list never wakes anybody."""
@@ -218,7 +221,8 @@ class Gateway:
             else {"object": "list", "data": self.names.listed(request.rights)}
         )
         body = json.dumps(answer).encode()
-        await _said(request, 200, headers_of(body), body)
+        await request.start(200, headers_of(body))
+        await request.end(body)
 
     # ------------------------------------------------------------------ carrying out
 
@@ -248,8 +252,3 @@ class Gateway:
                 await self._restless.wait()
             await asyncio.sleep(TICK_S)
             self._do(self.desk.tick(time.monotonic()))
-
-
-async def _said(request: Request, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-    await request.send({"type": "http.response.start", "status": status, "headers": headers})
-    await request.send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else body})

@@ -1,0 +1,82 @@
+"""Clients alternate A, B, A, B on a card that fits one: for a quarter of a minute here, for five where
+`TENURE_TEST_LONG=1` asks for it (and what was seen is printed)."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from .conftest import Home
+
+LONG = os.environ.get("TENURE_TEST_LONG") == "1"
+SECONDS = 300.0 if LONG else 15.0
+HELD_AT_MOST_S = 25.0  # ten until it is due, ten more where the minute's swaps are used up, and the change itself
+
+
+@pytest.mark.timeout(SECONDS + 150)
+def test_two_models_alternate_and_nobody_starves(home: Home, tmp_path: Path) -> None:
+    """Four clients that never pause, one whose streams are long, and one that never waits."""
+    starts = tmp_path / "starts"
+    for name in ("one", "two"):
+        home.declare(name, "--load", "0.3", "--chunk-delay", "0.2", "--starts", str(starts))
+    home.reload()
+    until = time.monotonic() + SECONDS
+    cut: list[bytes] = []
+    over = threading.Event()
+
+    def asks(number: int) -> list[tuple[str, int, float]]:
+        seen: list[tuple[str, int, float]] = []
+        turn = number
+        while time.monotonic() < until:
+            name, began = ("one", "two")[turn % 2], time.monotonic()
+            hasty = number == 4
+            answer = home.chat(name, timeout=180, headers={"X-Tenure-Wait": "0"} if hasty else None)
+            seen.append((name, answer.status, time.monotonic() - began))
+            if answer.status == 200:
+                turn += 1
+                over.wait(0.5 if hasty else 0.05)
+            else:
+                assert answer.status in (429, 503), answer.error
+                again = int(answer.headers["retry-after"])
+                assert 1 <= again <= 60
+                over.wait(min(again, max(0.0, until - time.monotonic())))
+        return seen
+
+    def streams() -> list[tuple[str, int, float]]:
+        seen = []
+        while time.monotonic() < until:
+            name, began = ("one", "two")[len(seen) % 2], time.monotonic()
+            answer = home.chat(name, stream=True, chunks=20, timeout=180)  # four seconds
+            seen.append((name, answer.status, time.monotonic() - began))
+            if not answer.body.endswith(b"data: [DONE]\n\n"):
+                cut.append(answer.body[-300:])
+        return seen
+
+    with ThreadPoolExecutor(6) as pool:
+        parts = [pool.submit(asks, number) for number in range(5)]
+        parts.append(pool.submit(streams))
+        seen = [part.result() for part in parts]
+    patient = [one for part in (*seen[:4], seen[5]) for one in part]
+    waits = sorted(seconds for _, status, seconds in patient if status == 200)
+    swaps = [
+        e["at"]
+        for e in home.events("ModelChanged")
+        if e["data"]["state"] == "draining" and "makes room" in e["message"]
+    ]
+    print(
+        f"{SECONDS:g} s: {len(waits)} of {len(patient)} answered, longest {waits[-1]:.1f} s, median {waits[len(waits) // 2]:.2f} s; "
+        f"hasty: {sum(s == 200 for _, s, _ in seen[4])} of {len(seen[4])}; {len(swaps)} swaps, "
+        f"{len(starts.read_text().split())} starts; each client {[sum(s == 200 for _, s, _ in part) for part in seen]}"
+    )
+    assert not cut, "a long stream is never cut for a swap"
+    assert all(status == 200 for _, status, _ in patient), "nobody who waits has to be refused"
+    assert waits[-1] <= HELD_AT_MOST_S + 4
+    for part in seen[:4]:
+        assert {name for name, status, _ in part if status == 200} == {"one", "two"}
+    assert 1 <= len(swaps) <= SECONDS / 10 + 2
+    assert len(starts.read_text().split()) <= len(swaps) + 2
