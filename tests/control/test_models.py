@@ -170,6 +170,8 @@ def test_of_two_language_models_one_fits_and_the_others_why_says_so(
     assert waits["placeable"] is True
     told = views.why(house.platform, waits["job_id"])
     assert up["job_id"] in {holder["id"] for blocker in told["blockers"] for holder in blocker["held_by"]}
+    assert told["message"].endswith(f"; model one (job {up['job_id']}) has the place that model two waits for")
+    assert waits["message"] == told["message"]
     verbs.sleep(house.platform, "one", caller=ME)
     until(house, "ready", name="two")
 

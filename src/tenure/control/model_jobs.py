@@ -7,7 +7,7 @@ import pwd
 import random
 import shutil
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tenure.domain.errors import Unavailable
@@ -16,7 +16,7 @@ from tenure.domain.model import Model
 
 from .live import Live
 
-__all__ = ["MODEL", "PORT", "PROJECT", "free_port", "model_of", "owner", "port_of", "spec_of"]
+__all__ = ["MODEL", "PORT", "PROJECT", "free_port", "in_the_place", "model_of", "owner", "port_of", "spec_of"]
 
 PROJECT = "models"
 MODEL, PORT = "tenure.dev/model", "tenure.dev/port"  # labels: whose job it is, and where it listens
@@ -75,6 +75,15 @@ def model_of(live: Live) -> str | None:
 def port_of(live: Live) -> int | None:
     text = live.spec.labels.get(PORT, "")
     return int(text) if text.isdecimal() else None
+
+
+def in_the_place(mine: str, holders: Iterable[Live]) -> str:
+    """A tail for why a model waits: which other models have what it waits for.  Empty where none does."""
+    names = sorted({(name, live.id) for live in holders if (name := model_of(live)) is not None and name != mine})
+    if not names:
+        return ""
+    verb = "has" if len(names) == 1 else "have"
+    return f"; {' and '.join(f'model {name} (job {job})' for name, job in names)} {verb} the place that model {mine} waits for"
 
 
 def free_port(taken: frozenset[int]) -> int:

@@ -26,7 +26,7 @@ from .caller import INTERNAL
 from .clock import wire
 from .kept import Kept
 from .live import Live
-from .model_jobs import free_port, spec_of
+from .model_jobs import free_port, in_the_place, spec_of
 from .model_leaving import LOOK_S, STILL_THERE, Leaving
 from .model_news import ModelNews
 from .namings import priority_of, queue_of
@@ -295,9 +295,10 @@ class Lives:
                 return (live.reason, live.message) if live is not None else ("PendingEvaluation", "")
             told = platform.engine.explain(WorkloadKey(live.id), platform.clock.steady())
             holders = {str(holder.key) for blocker in told.blockers for holder in blocker.held_by}
+            others = [one for holder in holders if (one := platform.conductor.live.get(JobId(holder)))]
         kept.blocked_by = tuple(sorted(k.model.name for k in self._kept.values() if k.job in holders and k is not kept))
         kept.placeable = str(told.reason) not in HOPELESS
-        return str(told.reason), told.message
+        return str(told.reason), told.message + in_the_place(kept.model.name, others)
 
     def _set(self, kept: Kept, state: ModelState, reason: str, message: str, **data: object) -> None:
         self._news.became(kept, state, reason, message, **data)

@@ -15,6 +15,7 @@ from .. import window_gate
 from ..clock import wire
 from ..live import Live
 from ..lookup import rows_of
+from ..model_jobs import in_the_place, model_of
 from .events import event_json
 from .expected import expected_start
 from .story import phases
@@ -99,6 +100,11 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
             }
             for blocker in explanation.blockers
         ]
+        mine = model_of(live)
+        if mine is not None:
+            keys = (holder.key for blocker in explanation.blockers for holder in blocker.held_by)
+            others = [one for key in keys if (one := platform.conductor.live.get(JobId(key)))]
+            answer["message"] += in_the_place(mine, others)
         if live.avoid:
             answer["blockers"] += [_claimed(holder) for holder in holders_of_window(platform, row)]
         answer["counterfactuals"] = [{"change": c.change, "effect": c.effect} for c in explanation.counterfactuals]
