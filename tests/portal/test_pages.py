@@ -75,6 +75,17 @@ def tidy(door: Door) -> Iterator[None]:
         door.wait(job["id"])
 
 
+def test_a_token_pasted_into_the_form_logs_in(browser: Browser, door: Door) -> None:
+    """In a real browser, which says by itself where the form came from."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(door.at.url + "jobs")
+    page.fill("input[name=token]", door.token)
+    page.click("form button")
+    expect(page).to_have_url(door.at.url + "jobs")
+    context.close()
+
+
 def test_an_empty_page_teaches_the_first_command(visit: Visit) -> None:
     page = visit.go("/")
     assert page.inner_text(".empty pre").startswith("tenure run --shares 1 --gpu-memory 2Gi -- ")

@@ -133,7 +133,7 @@ def bars_of(counts: Sequence[int], *, now: datetime) -> list[Bar]:
 @router.get("/models", response_model=None)
 def models(request: Request, platform: Home, caller: Asking) -> Response:
     rows = _seen(request, platform)
-    return _with_forms(page(request, "models.html", models=rows, may=caller.role == "operator"))
+    return page(request, "models.html", models=rows, may=caller.role == "operator")
 
 
 @router.get("/models/{name}", response_model=None)
@@ -145,7 +145,7 @@ def model(request: Request, platform: Home, caller: Asking, name: str, advice: b
     row = next((row for row in _seen(request, platform) if row["name"] == name), None)
     if row is None:
         raise NotFound(f"there is no model {name!r}", code="NoSuchModel")  # it left in this moment
-    shown = page(
+    return page(
         request,
         "model.html",
         model=row,
@@ -153,7 +153,6 @@ def model(request: Request, platform: Home, caller: Asking, name: str, advice: b
         events=views.model_events(platform, name, limit=LATEST),
         advice=_traffic(request).advice(name) if advice else None,
     )
-    return _with_forms(shown)
 
 
 @router.post("/models/{name}/{verb}", response_model=None)
@@ -164,12 +163,6 @@ def by_hand(request: Request, platform: Home, caller: Asking, name: str, verb: L
     if request.headers.get("hx-request") == "true":
         return Response(status_code=204)
     return RedirectResponse(f"/models#model-{quote(done['name'], safe='')}", status_code=303)
-
-
-def _with_forms(shown: Response) -> Response:
-    """Of a page that sends no referrer at all a browser's forms say `Origin: null`, which is nobody's."""
-    shown.headers["Referrer-Policy"] = "same-origin"
-    return shown
 
 
 def _traffic(request: Request) -> Traffic:

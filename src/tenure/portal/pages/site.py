@@ -33,7 +33,7 @@ CSP = (
 _HEADERS = {
     "Content-Security-Policy": CSP,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # of a page that tells nobody at all, browsers' forms say `Origin: null`, which is nobody's
     "Cache-Control": "no-store",
 }
 _OWN = Path(__file__).parent.parent / "static"
