@@ -29,7 +29,7 @@ __all__ = ["JOB_COLUMNS", "JobFilter", "JobReads", "JobWrites"]
 JOB_COLUMNS = Columns(jobs, enums={"state": JobState, "outcome": Outcome})
 _FIXED = {"seq", "id", "state", "revision", "array_id", "array_index", "spec_digest", "env_digest", "submitted_at"}
 _CHANGEABLE = frozenset(JOB_COLUMNS.names) - _FIXED
-_COPIED = tuple(f.name for f in fields(NewJob) if f.name != "spec")
+_COPIED = tuple(f.name for f in fields(NewJob) if f.name not in ("spec", "submitted_at"))
 _DEFAULTS: dict[str, Any] = {
     f.name: f.default for f in fields(JobRow) if f.default is None or isinstance(f.default, int | str)
 } | {"labels": {}, "fingerprint": {}, "state": JobState.QUEUED.value}
@@ -186,20 +186,24 @@ class JobWrites(JobReads, DiaryWriter):
         return self._next("job", n)
 
     def add_jobs(self, new: Sequence[NewJob], at: Instant) -> list[JobRow]:
-        """Write the jobs as queued, in this order, each with its `JobSubmitted`.  An id must be new (HouseFault)."""
+        """Write the jobs as queued, in this order, each with its `JobSubmitted`.  An id must be new (HouseFault).
+
+        `at` is when those were submitted that do not say it themselves.
+        """
         if not new:
             return []
-        self._keep_specs({digest_of(spec): spec for spec in {job.spec for job in new}})
         digests = {spec: digest_of(spec) for spec in {job.spec for job in new}}
+        self._keep_specs({digest: spec for spec, digest in digests.items()})
         first = self._next("job-row", len(new))
         rows, stored = [], []
         for seq, job in enumerate(new, first):
             values = dict(_DEFAULTS)
             for name in _COPIED:
                 values[name] = JOB_COLUMNS.plain(name, getattr(job, name))
-            values.update(seq=seq, spec_digest=digests[job.spec], submitted_at=at)
+            when = at if job.submitted_at is None else job.submitted_at
+            values.update(seq=seq, spec_digest=digests[job.spec], submitted_at=when)
             changes = {n: v for n, v in values.items() if n not in _DEFAULTS or v != _DEFAULTS[n]}
-            self._note(EventKind.JOB_SUBMITTED, at, job_id=job.id, changes=changes)
+            self._note(EventKind.JOB_SUBMITTED, when, job_id=job.id, changes=changes)
             stored.append({n: JOB_COLUMNS.stored(n, v) for n, v in values.items()})
             rows.append(JobRow(**JOB_COLUMNS.typed(values)))
         self._write(insert(jobs), stored)

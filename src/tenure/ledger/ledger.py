@@ -26,7 +26,7 @@ from .windows import WindowReads
 
 __all__ = ["Ledger"]
 
-REMEMBERED_SPECS = 4096
+REMEMBERED = 4096  # digests of each kind of content
 
 
 class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, WindowReads, DiaryReads):
@@ -41,6 +41,7 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, Window
         self._holder: int | None = None
         self._closed = False
         self._specs_there: set[str] = set()
+        self._environments_there: set[str] = set()
         self._counting = threading.Lock()
         self.commits = {True: Tally(), False: Tally()}  # by `durable`: how long they took
         self._listeners: tuple[Callable[[int], None], ...] = ()
@@ -88,7 +89,7 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, Window
             try:
                 self._check_open()
                 connection = self._database.begin(durable=durable)
-                tx = Transaction(connection, self._specs_there)
+                tx = Transaction(connection, self._specs_there, self._environments_there)
                 try:
                     yield tx
                     began = time.perf_counter()
@@ -99,7 +100,8 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, Window
                     self._roll_back(connection)
                     raise
                 ticket = self._database.committed()
-                self._remember_specs(tx.specs_kept)
+                _remember(self._specs_there, tx.specs_kept)
+                _remember(self._environments_there, tx.environments_kept)
             finally:
                 self._holder = None
         if durable:
@@ -109,12 +111,6 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, Window
         if tx.wrote_events:
             for listener in self._listeners:
                 listener(newest)
-
-    def _remember_specs(self, kept: set[str]) -> None:
-        """Only after their commit.  A bounded memory of digests: it saves the commonest submit a question."""
-        if len(self._specs_there) > REMEMBERED_SPECS:
-            self._specs_there.clear()
-        self._specs_there |= kept
 
     def _roll_back(self, connection: Connection) -> None:
         try:
@@ -129,3 +125,10 @@ class Ledger(JobReads, AttemptReads, RunReads, RequestReads, CordonReads, Window
     def _check_open(self) -> None:
         if self._closed:
             raise Unavailable("the ledger has been closed: the platform is stopping")
+
+
+def _remember(there: set[str], kept: set[str]) -> None:
+    """Only after their commit.  A bounded memory of digests: it saves the commonest submit a question."""
+    if len(there) > REMEMBERED:
+        there.clear()
+    there |= kept

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from sqlalchemy import bindparam, delete, insert, select
 
@@ -46,10 +47,15 @@ class RequestReads(Session):
 
 
 class RequestWrites(RequestReads, DiaryWriter):
-    """What a request leaves, inside its transaction."""
+    """What a request leaves, inside its transaction.  Answers are gathered, and written before anybody looks for one."""
+
+    _answers: list[dict[str, Any]]
+    _environments_there: Collection[str]
+    environments_kept: set[str]
 
     def idempotent(self, scope: str, key: str, request_hash: str) -> str | None:
         """The answer that this key was given before.  Raises Conflict where it came with another request."""
+        self._write_answers()
         row = self._row(_ANSWER, {"scope": scope, "key": key})
         if row is None:
             return None
@@ -62,17 +68,25 @@ class RequestWrites(RequestReads, DiaryWriter):
 
     def remember(self, scope: str, key: str, request_hash: str, answer: str, at: Instant) -> None:
         """Keep the answer with the work that it tells of: both are there, or neither."""
-        values = {"scope": scope, "key": key, "request_hash": request_hash, "answer": answer, "at": at}
-        self._write(insert(idempotency), [values])
+        self._answers.append({"scope": scope, "key": key, "request_hash": request_hash, "answer": answer, "at": at})
+
+    def _write_answers(self) -> None:
+        if self._answers:
+            answers, self._answers = self._answers, []
+            self._write(insert(idempotency), answers)
 
     def forget_answers(self, *, before: Instant) -> int:
         """Drop the answers older than that; how many there were."""
+        self._write_answers()
         return self._write(_FORGET, [{"before": before}])
 
     def put_environment(self, environment: Mapping[str, str], at: Instant) -> str:
         """Keep it once per content; its digest."""
         text = _canonical(environment)
         digest = digest_of(text)
+        if digest in self._environments_there or digest in self.environments_kept:
+            return digest
         if self._row(_ENVIRONMENT, {"digest": digest}) is None:
             self._write(insert(environments), [{"digest": digest, "body": text, "at": at}])
+        self.environments_kept.add(digest)
         return digest

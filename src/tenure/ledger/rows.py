@@ -18,7 +18,10 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job as it is handed in.  `spec` is its JSON text: equal texts are stored once, so keep an array's tasks equal."""
+    """A job as it is handed in.  `spec` is its JSON text: equal texts are stored once, so keep an array's tasks equal.
+
+    `submitted_at` None stands for the time of its writing.
+    """
 
     id: JobId
     name: str
@@ -41,6 +44,7 @@ class NewJob:
     message: str = ""
     not_before: Instant | None = None
     retry_of: JobId | None = None
+    submitted_at: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

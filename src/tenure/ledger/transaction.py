@@ -26,11 +26,15 @@ __all__ = ["Transaction"]
 class Transaction(JobWrites, AttemptWrites, RunWrites, RequestWrites, CordonWrites, WindowWrites, DiaryReads):
     """Made by `Ledger.transaction`.  Its reads see its own writes."""
 
-    def __init__(self, connection: Connection, specs_there: Collection[str] = ()) -> None:
-        """`specs_there` are digests of specs that are known to be committed: content never changes or goes."""
+    def __init__(
+        self, connection: Connection, specs_there: Collection[str] = (), environments_there: Collection[str] = ()
+    ) -> None:
+        """`…_there` are digests of contents that are known to be committed: content never changes or goes."""
         self._on = connection
-        self._specs_there = specs_there
+        self._specs_there, self._environments_there = specs_there, environments_there
         self.specs_kept: set[str] = set()
+        self.environments_kept: set[str] = set()
+        self._answers: list[dict[str, Any]] = []
         self._lines: list[dict[str, Any]] = []
         self._moved: dict[JobId, JobRow] = {}
         self._tried: dict[RunId, AttemptRow] = {}
@@ -61,7 +65,8 @@ class Transaction(JobWrites, AttemptWrites, RunWrites, RequestWrites, CordonWrit
         return super().last_event_id()
 
     def flush(self) -> None:
-        """Write the lines gathered so far; the commit does it by itself."""
+        """Write what was gathered so far, lines and answers; the commit does it by itself."""
+        self._write_answers()
         self.wrote_events = self.wrote_events or bool(self._lines)
         self._write_lines()
 

@@ -36,14 +36,17 @@ def test_what_was_submitted_reads_back(ledger: Ledger) -> None:
         "1", name='训练 "x" $(rm) \n', project="vision", owner="ada", queue="q", cluster_queue="general", priority=-5,
         priority_class="batch", env_digest="e", labels={"a": "ü"}, fingerprint={"commit": "c", "dirty": ["x"]}, held=True,
         reason="OnHold", message="held", not_before=Instant(5), retry_of=JobId("0"),
+        submitted_at=Instant(7),
     )  # fmt: skip
     (row,) = submit(ledger, given)
     assert row == ledger.job("1")
     for name in NewJob.__slots__:
         if name != "spec":
             assert getattr(row, name) == getattr(given, name)
-    assert (row.state, row.revision, row.attempts, row.submitted_at) == (S.QUEUED, 1, 0, T)
+    assert (row.state, row.revision, row.attempts) == (S.QUEUED, 1, 0)
+    assert [event.at for event in ledger.events()] == [7]
     assert ledger.spec(row.spec_digest) == given.spec
+    assert submit(ledger, new("2"))[0].submitted_at == T
 
 
 def test_equal_specs_are_kept_once_and_different_ones_apart(ledger: Ledger) -> None:

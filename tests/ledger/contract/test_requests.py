@@ -39,6 +39,15 @@ def test_an_answer_is_kept_only_with_its_work(ledger: Ledger) -> None:
         assert tx.idempotent("ada", "k", "hash") is None
 
 
+def test_an_answer_counts_from_the_moment_it_is_given(ledger: Ledger) -> None:
+    with ledger.transaction() as tx:
+        tx.remember("ada", "k", "hash", "1", T)
+        assert tx.idempotent("ada", "k", "hash") == "1"
+        tx.remember("ada", "l", "hash", "2", T)
+    with ledger.transaction() as tx:
+        assert (tx.idempotent("ada", "k", "hash"), tx.idempotent("ada", "l", "hash")) == ("1", "2")
+
+
 def test_old_answers_are_forgotten(ledger: Ledger) -> None:
     with ledger.transaction() as tx:
         tx.remember("ada", "old", "h", "1", Instant(T - 1))
@@ -57,3 +66,19 @@ def test_an_environment_is_kept_once_and_whole(ledger: Ledger) -> None:
     assert ledger.environment(digest) == environment
     with pytest.raises(NotFound):
         ledger.environment("nothing")
+
+
+def test_an_environment_is_not_known_before_it_is_committed(ledger: Ledger) -> None:
+    environment = {"A": "b"}
+
+    def fail() -> None:
+        with ledger.transaction() as tx:
+            tx.put_environment(environment, T)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    for _ in range(2):
+        with ledger.transaction() as tx:
+            digest = tx.put_environment(environment, T)
+        assert ledger.environment(digest) == environment
