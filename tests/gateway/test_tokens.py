@@ -87,13 +87,12 @@ class Far:
 
 @pytest.fixture(scope="module")
 def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
-    """Reachable from elsewhere; `small` with an alias and an adapter is ready, `other` sleeps."""
+    """Reachable from elsewhere once it has a token; `small` with an alias and an adapter is ready, `other` sleeps."""
     folder = tmp_path_factory.mktemp("far")
-    home = Home(folder / "home", {"TENURE_GATEWAY_HOST": "0.0.0.0"})
-    (home.path / "tokens").mkdir(mode=0o700, parents=True)
-    operator = home.path / "tokens" / "operator"
-    operator.touch(mode=0o600)
-    operator.write_text(secrets.token_urlsafe(32) + "\n")
+    home = Home(folder / "home")
+    home.up()  # as the refusal without any token says: once on loopback
+    home.tenure("down")
+    home.env["TENURE_GATEWAY_HOST"] = "0.0.0.0"
     home.up()
     home.url = home.url.replace("127.0.0.1", own_address())
     far = Far(home, folder / "seen")
