@@ -99,11 +99,20 @@ class Stage:
                 for event in items:
                     after = max(after, int(event["id"]))
                     self.events.append(event)
+                    self._named(client, event["job_id"])
                     self.teller.tell(event)
                 if items:
                     self._heard.notify_all()
             if not items:
                 time.sleep(0.05)
+
+    def _named(self, client: Client, job: str | None) -> None:
+        """The diary may be quicker than the answer to a submit."""
+        if job and job not in self.names:
+            try:
+                self.names[job] = client.get(f"/jobs/{job}")["name"]
+            except (Unreachable, Refused, OSError):
+                return
 
     def wait(self, what: str, holds: Callable[[dict[str, Any]], bool], *, seconds: float = 60.0) -> dict[str, Any]:
         """The first event for which `holds`, past or still to come."""

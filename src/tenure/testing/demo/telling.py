@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["Teller"]
@@ -13,7 +13,7 @@ __all__ = ["Teller"]
 class Teller:
     """Prints one line an event that matters; the seconds are since the first line."""
 
-    def __init__(self, names: MutableMapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str]) -> None:
         self._names = names
         self._began: float | None = None
         self._colour = sys.stdout.isatty()
@@ -50,11 +50,11 @@ class Teller:
             case "JobEnded":
                 how = event["changes"].get("outcome")
                 code = event["changes"].get("exit_code")
-                return f"{who} ends: {how}" + (f", exit code {code}" if code else "")
+                why = f" ({message})" if how == "cancelled" and message else ""
+                return f"{who} ends: {how}" + (f", exit code {code}" if code else "") + why
             case "AttemptAdopted":
                 return f"{who} was found running and is watched again"
             case "ModelWoken":
-                self._names[str(event["job_id"])] = data["model"]
                 return str(message)
             case "ModelHeld":
                 return f"a question is held: {data['model']} is {data['state']}"
