@@ -74,3 +74,14 @@ def test_a_daemon_that_is_killed_in_the_middle_of_a_drain(tmp_path: Path) -> Non
         eventually(lambda: home.rest("GET", f"/jobs/{job}")["state"] == "ended")
         first = home.rest("GET", f"/jobs/{run.partition('.')[0]}")["attempts"][0]
         assert (first["outcome"], first["evicted"]["by"]) == ("interrupted", job)
+
+
+def test_after_a_server_has_died_in_a_stream_nothing_is_half_open(home: Home) -> None:
+    home.declare("small")
+    home.reload()
+    first = home.chat("small")
+    cut = home.chat("small", stream=True, die_at=2)
+    assert b"upstream_failed" in cut.body
+    answer = eventually(lambda: (a := home.chat("small")).status == 200 and a)
+    assert answer.headers["x-tenure-run"] != first.headers["x-tenure-run"]
+    eventually(lambda: (row := home.model("small"))["in_flight"] == 0 and row["state"] == "ready")

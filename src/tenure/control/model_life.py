@@ -26,6 +26,7 @@ from .caller import INTERNAL
 from .clock import wire
 from .kept import Kept
 from .live import Live
+from .model_faults import backoff_s, died, taken
 from .model_jobs import free_port, in_the_place, spec_of
 from .model_leaving import LOOK_S, STILL_THERE, Leaving
 from .model_news import ModelNews
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["LOOK_S", "Lives"]
 
 STALE_S = 15.0  # a gateway that has not spoken for this long has nothing in flight
-FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 300.0
 STEADY_S = 10.0  # a server that was ready for this long has not failed to start
 HOPELESS = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured", "Deactivated", "OnHold", "Suspended"})
 """Reasons for waiting that time alone does not mend."""
@@ -99,7 +99,7 @@ class Lives:
         returning = live is not None and (live.attempts > 0 or live.reason == PendingReason.WAITING_FOR_WINDOW)
         if kept.leaving_us:
             self._cancel(kept, kept.message)
-        elif returning and not kept.model.resident and not kept.held and since_asked > kept.model.idle_after_s * 1e6:
+        elif returning and not kept.model.resident and not kept.held and since_asked > kept.idle_after_s * 1e6:
             self._cancel(kept, "it lost its place, and nobody has asked for it within its idle time")
         stale = now - kept.looked_us > LOOK_S * 1e6 or kept.reason == PendingReason.PENDING_EVALUATION
         if stale or kept.state is not ModelState.QUEUED:
@@ -142,7 +142,7 @@ class Lives:
             kept.blame = ("NotListening", gone + (f"; it left {named}" if named else ""))
             self.leave(kept, "NotListening", gone + (STILL_THERE + named if named else ""))
         elif due is not None and now >= due:
-            self.leave(kept, "Idle", f"no inference for {kept.model.idle_after_s:g} s")
+            self.leave(kept, "Idle", f"no inference for {kept.idle_after_s:g} s")
         if kept.leaving_us:
             self._set(kept, ModelState.DRAINING, kept.reason, kept.message)
             if self.leaving.has_drained(kept, self.leaving.begin(kept, kept.run, now, began_us=kept.leaving_us), now):
@@ -206,28 +206,34 @@ class Lives:
         """From the probe's thread: who answers on its port is none of the run's processes."""
         with self._lock:
             if kept.run == run and not kept.cancelled:
-                named = (
-                    f"{who.command} (pid {who.pid})" if who.pid is not None else "a process that may not be looked at"
-                )
-                self._fail(kept, "PortTaken", f"port {kept.port} is taken by {named}, which is no process of run {run}")
+                self._fail(kept, *taken(kept, run, who))
+
+    def _taken_port(self, kept: Kept, row: JobRow) -> tuple[str, str] | None:
+        """It ended before it was ready, and somebody is on its port: that is why."""
+        if kept.ready_run is not None or kept.port is None or row.run_id is None:
+            return None
+        who = self._listeners.of(kept.port)
+        return taken(kept, row.run_id, who[0]) if who else None
 
     def _ended(self, kept: Kept, row: JobRow) -> None:
         """Every process has left."""
         now = self._now()
-        blame = kept.blame
+        blame, again = kept.blame, False
         if blame is None and not kept.cancelled and row.outcome in (Outcome.FAILED, Outcome.COMPLETED):
-            how = row.message or f"exit code {row.exit_code}"
-            when = "while it was loading" if kept.ready_run is None else "while it was up"
-            blame = (row.reason or "ServerEnded", f"its server ended by itself {when} ({how}); `tenure logs {row.id}`")
+            blame = self._taken_port(kept, row)
+            again = blame is not None and kept.failures == 0  # no byte was sent to it, and there are other ports
+            blame = blame or died(kept, row)
         steady = kept.ready_us and now - kept.ready_us > STEADY_S * 1e6
         wanted = kept.wanted
         kept.gone()
         kept.wanted = ""
         if blame is not None:
             kept.failures = 1 if steady else kept.failures + 1
-            wait = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** (kept.failures - 1))
-            kept.not_before_us = now + int(wait * 1e6)
-            self._set(kept, ModelState.FAILED, *blame)
+            kept.not_before_us = now + int(backoff_s(kept.failures) * 1e6)
+            if again and not self._platform.conductor.draining:
+                self.submit(kept, by="tenure", cause=f"once more, as {blame[1]}")
+            else:
+                self._set(kept, ModelState.FAILED, *blame)
             return
         kept.failures = kept.not_before_us = 0
         self._set(kept, ModelState.ASLEEP, row.reason, row.message)
@@ -240,10 +246,10 @@ class Lives:
         from .verbs.submit import submit_specs  # verbs look at views, and views at the platform
 
         platform = self._platform
-        taken = frozenset(k.port for k in self._kept.values() if k.port is not None)
+        given = frozenset(k.port for k in self._kept.values() if k.port is not None)
         message = f"{kept.model.name} is woken by {by}: {cause}"
         try:
-            port = free_port(taken)
+            port = free_port(given)
             spec = spec_of(kept.model, home=platform.settings.home, port=port)
             queue_of(platform.policy.current, spec)
             priority_of(platform.policy.current, spec)
@@ -251,7 +257,7 @@ class Lives:
             ((row,),) = submit_specs(platform, [spec], env_digest=None, retry_of=[None])
         except (TenureError, OSError) as error:
             kept.failures += 1
-            kept.not_before_us = self._now() + int(min(LONGEST_BACKOFF_S, 2.0**kept.failures) * 1e6)
+            kept.not_before_us = self._now() + int(backoff_s(kept.failures) * 1e6)
             code = error.code if isinstance(error, TenureError) else type(error).__name__
             self._set(kept, ModelState.FAILED, code, f"it cannot be woken: {error}")
             return

@@ -1,0 +1,103 @@
+"""Servers that load for long, are too late, find their port taken, or die: a clear word each time, and a next try."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tenure.control import verbs
+from tenure.control.clock import Clock
+from tenure.domain.ids import Instant
+
+from .conftest import ME, House
+from .test_models import SERVER, ask, declare, model, models, until
+
+__all__ = ["models"]  # the fixture
+
+
+def test_loading_outlasts_the_default_start_timeout_and_the_idle_time(
+    models: Callable[..., House], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steady clock jumps by six minutes while it loads, and again when it is ready and nobody asks."""
+    late, real = [0], Clock.steady
+    monkeypatch.setattr(Clock, "steady", lambda clock: Instant(real(clock) + late[0] * 1_000_000))
+    declare(tmp_path / "home", "small", "--load", "2", startTimeout="10m", idleAfter="1m")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    row = until(house, "starting")
+    late[0] = 360
+    assert until(house, "ready", "failed", "asleep")["state"] == "ready"
+    assert model(house)["job_id"] == row["job_id"]
+    late[0] = 720
+    until(house, "asleep")
+
+
+def test_after_a_real_timeout_the_next_request_waits_for_a_backoff_that_doubles(
+    models: Callable[..., House], tmp_path: Path
+) -> None:
+    declare(tmp_path / "home", "small", "--load", "60", startTimeout="300ms")
+    house = models()
+
+    def asked() -> int:
+        """As a request does it."""
+        verbs.wake(house.platform, "small", caller=ME, insist=False)
+        return int(model(house)["wakes"])
+
+    assert asked() == 1
+    first = until(house, "failed")
+    assert (first["reason"], first["job_id"], first["port"]) == ("StartTimeout", None, None)
+    assert first["message"] == "it was not ready within 0.3 s"
+    assert 0 < first["retry_after_s"] <= 1
+    assert asked() == 1, "not yet"
+    house.until("it may try again", lambda: asked() == 2)
+    second = until(house, "failed")
+    assert 1 < second["retry_after_s"] <= 2
+    assert asked() == 2
+    verbs.wake(house.platform, "small", caller=ME)
+    assert model(house)["wakes"] == 3, "a person does not wait for it"
+    assert 2 < until(house, "failed")["retry_after_s"] <= 4
+
+
+def test_a_port_that_is_taken_is_told_and_another_one_is_tried_once(
+    models: Callable[..., House], tmp_path: Path
+) -> None:
+    serve = " ".join(shlex.quote(word) for word in SERVER)
+    script = f"echo {{port}} >> {tmp_path}/ports; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; exec {serve}"
+    declare(tmp_path / "home", "small", command=["sh", "-c", script])
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    ports = tmp_path / "ports"
+    house.until("it waits", lambda: ports.exists() and ports.read_text().endswith("\n"))
+    with socket.create_server(("127.0.0.1", int(ports.read_text()))):  # and says nothing to anybody
+        (tmp_path / "go").touch()
+        row = until(house, "ready", "failed")
+    first, second = ports.read_text().split()
+    assert (row["state"], row["port"], row["wakes"]) == ("ready", int(second), 2)
+    assert first != second
+    cause = row["last_wake"]["cause"]
+    assert cause.startswith(f"once more, as port {first} is taken by ")
+    assert f"(pid {os.getpid()})" in cause
+
+
+@pytest.mark.parametrize("when", ["loading", "idle"])
+def test_a_server_that_dies_leaves_nothing_half_open(models: Callable[..., House], tmp_path: Path, when: str) -> None:
+    declare(tmp_path / "home", "small", *(["--load", "0.2", "--die-loading", "7"] if when == "loading" else []))
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    if when == "idle":
+        os.kill(ask(until(house, "ready"))["pid"], signal.SIGKILL)
+    row = until(house, "failed")
+    assert (row["job_id"], row["run_id"], row["port"], row["in_flight"]) == (None, None, None, 0)
+    said = "while it was loading (exited with code 7)" if when == "loading" else "while it was up ("
+    assert said in row["message"] or (when == "idle" and row["reason"] == "NotListening"), row
+    assert house.show(row["last_wake"]["job_id"])["state"] == "ended"
+    declare(tmp_path / "home", "small")
+    verbs.reload_policy(house.platform, caller=ME)
+    verbs.wake(house.platform, "small", caller=ME)
+    until(house, "ready")
