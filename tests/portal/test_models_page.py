@@ -160,6 +160,7 @@ def test_a_window_says_when_a_model_can_wake(visit: Visit, house: Door) -> None:
         wake(house, "first")
         expect(page.locator("#model-first .why")).to_contain_text(f"window {claimed.json['id']}")
         expect(page.locator("#model-first .why [data-until]")).to_contain_text("in 29 min")
+        expect(page.locator("#model-first .why")).to_contain_text("has the card; it can wake in")
     finally:
         house.ask("POST", f"/api/v1/windows/{claimed.json['id']}:release")
 
@@ -264,6 +265,13 @@ def test_steps_are_parts_of_the_whole_and_one_may_be_open() -> None:
     assert [s.left for s in steps] == pytest.approx([0, 0.3, 0.4])
     assert [s.name for s in steps_of(wake, state="failed", now="2026-11-30T00:00:10Z")] == ["queue", "start"]
     assert steps_of({}) == []
+    ready = wake | {
+        "listening_at": "2026-11-30T00:00:05Z",
+        "ready_at": "2026-11-30T00:00:09Z",
+        "first_token_at": "2026-11-30T03:00:00Z",
+    }
+    assert [s.name for s in steps_of(ready | {"cause": "asked to"})] == ["queue", "start", "listen", "load"]
+    assert steps_of(ready | {"cause": "POST /v1/embeddings"})[-1].name == "first token"
     jumped = steps_of({"asked_at": "2026-11-30T00:00:09Z", "admitted_at": "2026-11-30T00:00:03Z"})
     assert [(s.took, s.width) for s in jumped] == [("0 ms", 1.0)], "a clock that was set back makes no step negative"
 

@@ -185,7 +185,10 @@ def _why(model: dict[str, Any]) -> str:
     said = ": ".join(plain(part) for part in (model["reason"], model["message"]) if part)
     if model["blocked_by"]:
         said += f" (held by {', '.join(model['blocked_by'])})"
-    if model["retry_after_s"] > 0:
+    window = model.get("window")
+    if window:
+        said += "" if window["message"] in said else f"{'; ' if said else ''}{plain(window['message'])}"
+    elif model["retry_after_s"] > 0:
         said += f"; a request may try again in {span(model['retry_after_s'] + 0.999)}"
     return said
 

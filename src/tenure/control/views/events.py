@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["event_json", "events", "model_events"]
 
-MODELS = (EventKind.MODEL_WOKEN, EventKind.MODEL_CHANGED, EventKind.MODEL_HELD)
+MODELS = frozenset(kind for kind in EventKind if kind.name.startswith("MODEL_"))
 LOOKED_AT = 2000  # lines about all models that are looked through for those of one
 
 

@@ -36,6 +36,7 @@ _STEPS = (
     ("load", "listening_at", "ready_at"),
     ("first token", "ready_at", "first_token_at"),
 )
+_ASKED = ("POST ", "PUT ", "GET ")  # the cause of a wake by a request is its first line
 _UNDER_WAY = ("queued", "starting")
 NARROWEST = 0.006  # of the width: a step of a moment can still be pointed at
 LATEST = 30
@@ -90,12 +91,17 @@ class Traffic:
 
 
 def steps_of(wake: Mapping[str, Any], *, state: str = "ready", now: str | None = None) -> list[Step]:
-    """The parts of a wake that are over, and the one that goes on while it is `queued` or `starting`."""
+    """The parts of a wake that are over, and the one that goes on while it is `queued` or `starting`.
+
+    The first token is a part where a request asked for it; one that was woken by hand, or came back, waits for nobody.
+    """
     found: list[tuple[str, str, str, bool]] = []
     for name, begin, end in _STEPS:
+        if name == "first token" and not str(wake.get("cause", "")).startswith(_ASKED):
+            break
         if wake.get(begin) and wake.get(end):
             found.append((name, wake[begin], wake[end], False))
-        elif wake.get(begin) and now is not None and state in _UNDER_WAY and name != "first token":
+        elif wake.get(begin) and now is not None and state in _UNDER_WAY:
             found.append((name, wake[begin], max(now, wake[begin]), True))
             break
     lengths = [
