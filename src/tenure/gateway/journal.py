@@ -1,38 +1,68 @@
-"""One line of JSON for each request for inference: what a page counts and what advice about idle times is read from.
+"""One line of JSON for each request for inference, and its span: what pages count, budgets and advice are read from.
 
-No token, no prompt and no answer ever stands in it.  Lines of two files of at most `BYTES` each are kept.
+No token, no prompt and no answer ever stands in either.  Both are written once the answer is out, together for all that
+ended in one turn of the loop.  docs/models.md has the fields.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from .rotation import Rotated
+from .spans import Span, exported
 
 __all__ = ["Journal"]
 
-BYTES = 64 * 1024 * 1024
-
 
 class Journal:
+    """`requests.jsonl` and, beside it, `spans.jsonl`.  Without a running loop each is written at once."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._open()
+        self._requests = Rotated(path, aside=_elsewhere)
+        self._spans = Rotated(path.with_name("spans.jsonl"), aside=_elsewhere)
+        self._lines: list[dict[str, Any]] = []
+        self._ended: list[Span] = []
+        self._due = False
 
-    def write(self, **facts: object) -> None:
+    def tidy(self) -> None:
+        """Drop what is too old; for a gateway that starts."""
+        for file in (self._requests, self._spans):
+            _elsewhere(file.tidy)
+
+    def write(self, *, span: Span | None = None, **facts: object) -> None:
+        self._lines.append({"at": round(time.time(), 3), **facts})
+        if span is not None:
+            self._ended.append(span)
+        if not self._due:
+            try:
+                asyncio.get_running_loop().call_soon(self.flush)
+                self._due = True
+            except RuntimeError:
+                self.flush()
+
+    def flush(self) -> None:
         """Never raises: an answer is worth more than its line."""
-        line = json.dumps({"at": round(time.time(), 3), **facts}, ensure_ascii=True, separators=(",", ":")) + "\n"
-        try:
-            self._size += os.write(self._fd, line.encode())
-            if self._size > BYTES:
-                os.close(self._fd)
-                self.path.replace(self.path.with_suffix(".old.jsonl"))
-                self._open()
-        except OSError:
-            return
+        lines, self._lines, spans, self._ended, self._due = self._lines, [], self._ended, [], False
+        if lines:
+            self._requests.write(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
+        if spans:
+            self._spans.write([exported(spans)])
 
-    def _open(self) -> None:
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._size = os.fstat(self._fd).st_size
+    def close(self) -> None:
+        self.flush()
+        self._requests.close()
+        self._spans.close()
+
+
+def _elsewhere(work: Callable[[], None]) -> None:
+    """In a thread where there is a loop to go on."""
+    try:
+        asyncio.get_running_loop().run_in_executor(None, work)
+    except RuntimeError:
+        work()

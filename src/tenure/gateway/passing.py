@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -41,6 +42,9 @@ class Passing:
         if request.scope["query_string"]:
             target += "?" + request.scope["query_string"].decode("latin-1")
         headers = request_headers(request.scope["headers"])
+        if request.span is not None:
+            headers.append(("traceparent", request.span.header))
+        request.sent_at, request.port = time.monotonic(), port
         answer = await self._upstream.send(request.method, port, target, headers, request.body)
         try:
             streamed = content_type(answer.headers) == "text/event-stream"

@@ -7,15 +7,18 @@ as it comes all the same.  An answer that cannot be finished cuts the connection
 from __future__ import annotations
 
 import socket
+import time
 from asyncio import Transport
 from collections.abc import MutableMapping
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["Protocol", "abort", "end_by_close", "until_close"]
+__all__ = ["ARRIVED", "Protocol", "abort", "end_by_close", "until_close"]
 
 _CYCLE = "tenure.cycle"
+ARRIVED = "tenure.arrived"
+"""When its head was read: what it waits for its turn in the loop, or behind another on its connection, counts too."""
 _ENDLESS = 1 << 62
 
 
@@ -28,7 +31,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
-        cast(MutableMapping[str, Any], self.scope)[_CYCLE] = self.cycle
+        scope = cast(MutableMapping[str, Any], self.scope)
+        scope[_CYCLE], scope[ARRIVED] = self.cycle, time.monotonic()
 
     def _unsupported_upgrade_warning(self) -> None:
         """The router says so to the client; the log has no use for it."""

@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import otel
 from .allowance import Headers, Rights
 from .answers import Refused
 from .protocol import end_by_close, until_close
+from .spans import Span
 from .usage import Usage
 
 __all__ = ["Receive", "Request", "Scope", "Send", "gone", "read_body"]
@@ -50,6 +52,11 @@ class Request:
     left: bool = False  # the client went before the end
     done: bool = False
     waited: bool = False
+    woke: bool = False  # it is the one that woke its model
+    keep_alive_s: float | None = None  # what it asks to keep its model for
+    sent_at: float | None = None  # when it went to its server, the last time
+    port: int | None = None
+    span: Span | None = None
     held_s: float = 0.0
     first_byte_s: float | None = None
     run: str | None = None
@@ -105,13 +112,53 @@ class Request:
             "left": self.left,
             "held_s": round(self.held_s, 4),
             "held": self.waited,
+            "woke": self.woke,
             "streamed": self.stream,
             "first_byte_s": None if self.first_byte_s is None else round(self.first_byte_s, 6),
             "seconds": round(time.monotonic() - self.arrived, 6),
             "run": self.run,
+            "trace": None if self.span is None else self.span.trace,
             **({} if self.usage is None else self.usage.said),
             **self.facts,
         }
+
+    def ended(self) -> Span | None:
+        """Its span, with what is to be told of it; None for one that is not to be recorded."""
+        span = self.span
+        if span is None or not span.sampled:
+            return None
+        said = {} if self.usage is None else self.usage.said
+        code = self.facts.get("code") or ("upstream_failed" if self.facts.get("cut") else "")
+        failed = self.status >= 500 or bool(self.facts.get("cut"))
+        operation = otel.operation_of(self.path)
+        span.end(
+            f"{operation} {self.model}",
+            {
+                otel.OPERATION: operation,
+                otel.REQUEST_MODEL: self.asked_as,
+                otel.RESPONSE_MODEL: self.adapter or self.model,
+                otel.REQUEST_STREAM: self.stream,
+                otel.FIRST_CHUNK: self.first_byte_s,
+                otel.INPUT_TOKENS: said.get("prompt_tokens"),
+                otel.OUTPUT_TOKENS: said.get("completion_tokens"),
+                otel.METHOD: self.method,
+                otel.PATH: self.path,
+                otel.STATUS: self.status,
+                otel.ERROR: code or (str(self.status) if failed else None),
+                otel.SERVER_ADDRESS: None if self.port is None else "127.0.0.1",
+                otel.SERVER_PORT: self.port,
+                otel.RUN: self.run,
+                otel.JOB: None if self.run is None else self.run.partition(".")[0],
+                otel.ADAPTER: self.adapter,
+                otel.TOKEN: self.who or None,
+                otel.HELD: self.waited,
+                otel.HELD_S: self.held_s if self.waited else None,
+                otel.WOKE: self.woke,
+                otel.LEFT: self.left or None,
+            },
+            error=(code or str(self.status)) if failed else "",
+        )
+        return span
 
 
 async def read_body(receive: Receive, headers: Mapping[bytes, bytes]) -> bytes:

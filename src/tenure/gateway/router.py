@@ -14,13 +14,15 @@ from typing import Any
 
 from .answers import STREAM_HEADERS, Refused, error_body, headers_of
 from .journal import Journal
-from .metrics import exposition
+from .metrics import Metrics
 from .naming import Names
 from .passing import Passing
 from .platform import Platform
 from .policy import Desk
+from .protocol import ARRIVED, abort
 from .reporting import Report
 from .request import Receive, Request, Scope, Send, gone, read_body
+from .spans import span_of
 from .upstream import GONE, Upstream
 from .uses import Uses
 from .who import Callers
@@ -44,7 +46,8 @@ class Gateway:
         self.upstream: Upstream
         self.callers: Callers
         self._passing: Passing
-        self._report = Report(desk)
+        self._report, self._metrics = Report(desk), Metrics(desk)
+        self._open: dict[int, Request] = {}
         self._waiting: dict[int, asyncio.Future[Forward | Refuse]] = {}
         self._next = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -58,6 +61,7 @@ class Gateway:
         self._keep(loop.create_task(self._ticking()))
         self._keep(loop.create_task(self._report.run(platform, self.names)))
         self._keep(loop.create_task(self.uses.run()))
+        self.journal.tidy()
 
     async def closed(self) -> None:
         for task in list(self._tasks):
@@ -65,6 +69,7 @@ class Gateway:
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks, return_exceptions=True)
         self.uses.save()
+        self.journal.close()
         await self.upstream.close()
         await self.platform.close()
 
@@ -80,7 +85,7 @@ class Gateway:
         if scope["type"] != "http":
             return
         self._next += 1
-        request = Request(self._next, scope, send, scope["method"], scope["path"], time.monotonic())
+        request = Request(self._next, scope, send, scope["method"], scope["path"], scope[ARRIVED])
         try:
             await self._answer(request, receive)
         except Refused as refused:
@@ -88,7 +93,8 @@ class Gateway:
         finally:
             self.callers.used(request)
         if request.inference:
-            self.journal.write(**request.line())
+            self._metrics.over(request, now=time.monotonic())
+            self.journal.write(**request.line(), span=request.ended())
 
     async def _answer(self, request: Request, receive: Receive) -> None:
         headers = {name: value for name, value in request.scope["headers"]}
@@ -110,6 +116,7 @@ class Gateway:
             await self._models(request)
             return
         request.body = await read_body(receive, headers)
+        request.span = span_of(headers)
         await self.names.identify(request, headers)
         self.callers.may(request)
         await self._watched(request, receive, patient=headers.get(b"x-tenure-wait", b"").strip() != b"0")
@@ -126,15 +133,17 @@ class Gateway:
                 task.cancel()
 
         leaving.add_done_callback(leave)
+        self._open[request.id] = request
         try:
             await self._serve(request, patient=patient)
         except asyncio.CancelledError:
-            if not request.left:
-                raise
             task.uncancel()
-            request.status = request.status or 499
+            if not request.left:  # it is this gateway that ends
+                raise Refused(503, "going_down", "the platform is going down", retry_after_s=10) from None
+            request.status = 499
         finally:
             request.done = True
+            del self._open[request.id]
             leaving.cancel()
             self._waiting.pop(request.id, None)
             self._do(self.desk.finished(request.id, time.monotonic()))
@@ -185,6 +194,10 @@ class Gateway:
     async def _refuse(self, request: Request, refused: Refused) -> None:
         request.facts["code"] = refused.code
         body = error_body(refused.status, refused.code, refused.message, param=refused.param)
+        if request.begun and not request.events:
+            request.done = True
+            abort(request.scope)
+            return
         if request.begun:
             request.status = refused.status
             await request.end(b"data: " + body + b"\n\n")
@@ -205,7 +218,7 @@ class Gateway:
         body = json.dumps({"status": "ok"}).encode()
         headers = headers_of(body)
         if request.path == "/metrics":
-            body = exposition(self.desk, self.names.rows)
+            body = self._metrics.text(self.names)
             headers = [(b"content-type", b"text/plain; version=0.0.4"), (b"content-length", str(len(body)).encode())]
         await request.start(200, headers)
         await request.end(body)
@@ -235,7 +248,9 @@ class Gateway:
                     future = self._waiting.pop(id, None)
                     if future is not None and not future.done():
                         future.set_result(action)
-                case Wake(model=model, cause=cause, by=by):
+                case Wake(model=model, cause=cause, by=by, ticket=ticket):
+                    if ticket in self._open:
+                        self._open[ticket].woke = True
                     self._report.woken(model)
                     self._keep(asyncio.ensure_future(self.platform.wake(model, cause=cause, by=by)))
                 case Sleep(model=model, cause=cause):

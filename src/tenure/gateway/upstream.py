@@ -15,7 +15,7 @@ GONE = (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, aiohttp.Clien
 _HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
 )
-_OURS = _HOP | {b"host", b"authorization", b"proxy-authorization", b"cookie", b"accept-encoding", b"content-length", b"expect", b"x-tenure-wait", b"x-api-key", b"api-key"}  # fmt: skip
+_OURS = _HOP | {b"host", b"authorization", b"proxy-authorization", b"cookie", b"accept-encoding", b"content-length", b"expect", b"x-tenure-wait", b"traceparent", b"x-api-key", b"api-key"}  # fmt: skip
 """Never passed on: what belongs to this connection alone, and everything that proves who the client is."""
 
 _CONNECT_S = 5.0
