@@ -5,6 +5,7 @@ Values only.  Who may change them is said in `model_life`; everybody else reads.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +35,7 @@ class Kept:
     ready_us: int = 0
     asked_us: int = 0  # the last inference that began or ended
     last_inference_at: Instant | None = None
+    keep_alive_s: float | None = None  # what the last caller who said so asked to keep it for; -1: for ever
     in_flight: int = 0
     held: int = 0
     reported_us: int = 0
@@ -64,6 +66,7 @@ class Kept:
         self.leaving_us = self.silent_us = self.ready_us = self.in_flight = 0
         self.drain = self.adopted = self.named_of = self.server = None
         self.cancelled, self.blame, self.blocked_by, self.placeable = False, None, (), True
+        self.keep_alive_s = None
 
     def unprobed(self) -> None:
         """Whether it is ready is not asked any more."""
@@ -71,8 +74,17 @@ class Kept:
             self.probe.cancel()
             self.probe = None
 
+    @property
+    def idle_after_s(self) -> float:
+        """What was declared, or what a caller asked for since it came up."""
+        if self.keep_alive_s is None:
+            return self.model.idle_after_s
+        return self.keep_alive_s if self.keep_alive_s >= 0 else math.inf
+
     def sleeps_us(self) -> int | None:
         """When it is put to sleep if nobody asks, in steady time; None where no clock runs."""
         if self.model.resident or self.state is not ModelState.READY or self.in_flight or self.leaving_us:
             return None
-        return max(self.ready_us, self.asked_us) + int(self.model.idle_after_s * 1e6)
+        if math.isinf(self.idle_after_s):
+            return None
+        return max(self.ready_us, self.asked_us) + int(self.idle_after_s * 1e6)

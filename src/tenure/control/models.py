@@ -161,6 +161,8 @@ class Models:
                     continue
                 kept.in_flight, kept.held = int(said.get("in_flight", 0)), int(said.get("held", 0))
                 kept.reported_us = now
+                if isinstance(said.get("keep_alive_s"), int | float):
+                    kept.keep_alive_s = float(said["keep_alive_s"])
                 if said.get("active"):
                     self._lives.asked(kept)
                 if said.get("first_token"):

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from .allowance import Rights, grantable
 from .answers import Refused, models_body
+from .keep_alive import keep_alive_s
 from .request import Request
 
 __all__ = ["Names"]
@@ -84,6 +85,8 @@ class Names:
         request.model, request.asked_as = model, name
         request.adapter = name if name in self._adapters else None
         request.inference = request.method == "POST" and request.path in self.rows[model]["inference_paths"]
+        if request.inference and fields is not None:
+            request.keep_alive_s = keep_alive_s(fields.get("keep_alive"))
         if name != model and request.adapter is None and fields is not None:
             fields["model"] = model
             text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

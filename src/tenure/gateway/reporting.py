@@ -26,6 +26,7 @@ class Report:
         self._desk = desk
         self._active: set[str] = set()
         self._first: set[str] = set()
+        self._keep: dict[str, float] = {}
         self._held: list[dict[str, Any]] = []
         self._dirty = asyncio.Event()
 
@@ -33,6 +34,8 @@ class Report:
         """The idle clock hears of inference when it comes and when it ends."""
         if request.inference and request.model:
             self._active.add(request.model)
+            if request.keep_alive_s is not None and request.sent_at is not None:
+                self._keep[request.model] = request.keep_alive_s
             self._dirty.set()
 
     def heard(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -65,12 +68,14 @@ class Report:
             self._dirty.clear()
             active, self._active = self._active, set()
             held, self._held = self._held, []
+            keep, self._keep = self._keep, {}
             models = {
                 name: {
                     "in_flight": self._desk.flying(name, inference=True),
                     "held": self._desk.waiting(name),
                     "active": name in active,
                     "first_token": name in self._first,
+                    **({"keep_alive_s": keep[name]} if name in keep else {}),
                 }
                 for name in names
             }
