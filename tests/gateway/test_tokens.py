@@ -251,12 +251,14 @@ def test_a_held_request_is_counted_when_it_arrives_and_once(far: Far) -> None:
     far.home.until("small", "asleep")
     with ThreadPoolExecutor(3) as pool:
         held = [pool.submit(key.chat, stream=True) for _ in range(3)]
-        eventually(lambda: far.home.model("small")["held"] == 3)
+        eventually(lambda: key.use()["requests_today"] == 3)
         refused = key.chat(stream=True)
         assert (refused.status, refused.headers["content-type"]) == (429, "application/json")
         assert [one.result().status for one in held] == [200, 200, 200]
     assert {one.result().headers["x-ratelimit-limit-requests"] for one in held} == {"3"}
     assert key.use()["requests_today"] == 3
+    assert eventually(lambda: len(far.journal(key)) == 4)
+    assert [line["held"] for line in far.journal(key) if line["status"] == 200] == [True] * 3
 
 
 def test_a_budget_of_a_day_is_model_tokens_of_prompts_and_answers(far: Far) -> None:

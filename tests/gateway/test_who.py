@@ -61,7 +61,7 @@ def test_where_tokens_are_needed_they_are_checked_before_any_byte(guarded: Home,
 
 def test_a_gateway_off_loopback_needs_a_token_that_cannot_be_guessed(tmp_path: Path) -> None:
     home = Home(tmp_path / "home", {"TENURE_GATEWAY_HOST": "0.0.0.0"})
-    with pytest.raises(AssertionError, match=r"there is no token; `tenure up -d` once on 127.0.0.1"):
+    with pytest.raises(AssertionError, match=r"there is no token;(.|\n)*makes others"):
         home.up()
 
 
