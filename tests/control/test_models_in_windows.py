@@ -35,3 +35,45 @@ def test_a_window_while_a_model_wakes_and_one_is_up(models: Callable[..., House]
         assert model(house, name)["state"] == "queued"
     verbs.release_window(house.platform, window, caller=ME)
     until(house, "ready", name="up")
+
+
+def test_a_window_that_came_and_went_between_two_looks_is_told_of(models: Callable[..., House], tmp_path: Path) -> None:
+    """Whoever watches may have read the table while it was there, and would believe in it for as long as nothing is said."""
+    declare(tmp_path / "home", "small")
+    house = models()
+    with house.platform.models._lock:  # no look at the models happens meanwhile
+        window = verbs.claim_window(house.platform, caller=ME)["id"]
+        house.until("it is open", lambda: views.window(house.platform, window)["state"] == "active")
+        seen = house.platform.models.version
+        assert model(house)["window"]["id"] == window
+        verbs.release_window(house.platform, window, caller=ME)
+    house.until("it is told", lambda: house.platform.models.version > seen, seconds=3)
+    assert model(house)["window"] is None
+
+
+def test_a_request_for_a_model_does_not_put_it_in_line_behind_a_long_window(
+    models: Callable[..., House], tmp_path: Path
+) -> None:
+    declare(tmp_path / "home", "small", stopTimeout="1s")
+    house = models()
+    window = verbs.claim_window(house.platform, caller=ME, length="1h")["id"]
+    house.until("it is open", lambda: views.window(house.platform, window)["state"] == "active")
+    row = verbs.wake(house.platform, "small", caller=ME, cause="a request", insist=False)
+    assert (row["state"], row["job_id"], row["wakes"]) == ("asleep", None, 0)
+    assert 3590 < row["retry_after_s"] <= 3600
+    row = verbs.wake(house.platform, "small", caller=ME, cause="a person")  # who may know what they do
+    until(house, "queued")
+    verbs.release_window(house.platform, window, caller=ME)
+    until(house, "ready")
+
+
+def test_an_announced_window_keeps_no_model_asleep(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small", stopTimeout="1s")
+    house = models()
+    window = verbs.claim_window(house.platform, caller=ME, begin="now+3seconds")["id"]
+    verbs.wake(house.platform, "small", caller=ME, cause="a test")
+    until(house, "ready")
+    assert views.window(house.platform, window)["state"] == "scheduled"
+    house.until("it is open", lambda: views.window(house.platform, window)["state"] == "active")
+    assert model(house)["state"] not in ("ready", "starting")
+    verbs.release_window(house.platform, window, caller=ME)

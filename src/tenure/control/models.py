@@ -55,7 +55,7 @@ class Models:
         self._unsubscribe: Callable[[], None] | None = None
         self._known = False
         self._early: list[JobId] = []  # whose stop was asked for before the models were known
-        self._shut: frozenset[tuple[str, str]] = frozenset()  # which windows shut out whom, as was last told
+        self._shut: object = None  # which windows shut out whom, as was last told
         self.closing = False
 
     # ------------------------------------------------------------------ running
@@ -237,9 +237,13 @@ class Models:
         return True
 
     def _look_at_windows(self) -> None:
-        """Whoever watches is told when a window shuts somebody out, or does so no longer."""
+        """Whoever watches is told when a window shuts somebody out, or does so no longer.
+
+        By the count of changes, too: what came and went between two looks may have been seen by who was told of another.
+        """
+        changes = self._platform.conductor.windows.changes
         found = ((kept.model.name, self.window_of(kept)) for kept in self._kept.values())
-        shut = frozenset((name, f"{row.id} {row.state}") for name, row in found if row is not None)
+        shut = changes, frozenset((name, f"{row.id} {row.state}") for name, row in found if row is not None)
         if shut != self._shut:
             self._shut = shut
             self.news.tell()

@@ -1,0 +1,143 @@
+"""A window meets the worst of days: the wall clock jumps and the daemon is killed, in every phase of a claim.
+
+All processes are real; the clock of everything that the platform starts is read through a file that the test writes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .claims import Windows, check_nothing_wakes_inside
+from .conftest import Home, eventually
+
+BACK, FORTH = -7200, 86_400
+CLOCK = """\
+import time
+_ns, _s = time.time_ns, time.time
+def _shift():
+    try:
+        return int(open(%r).read())
+    except (OSError, ValueError):
+        return 0
+time.time_ns = lambda: _ns() + _shift() * 10**9
+time.time = lambda: _s() + _shift()
+"""
+
+
+class Lab:
+    """One platform whose clock can jump and whose daemon can be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._shift = folder / "shift"
+        (folder / "site").mkdir()
+        (folder / "site" / "sitecustomize.py").write_text(CLOCK % str(self._shift))
+        self.home = Home(folder / "home", {"PYTHONPATH": str(folder / "site")})
+        self.home.up()
+        self.windows = Windows(self.home)
+        self._starts = folder / "starts"
+
+    def declare(self, name: str, *knobs: str, **spec: Any) -> None:
+        self.home.declare(name, "--starts", str(self._starts), *knobs, stopTimeout="3s", **spec)
+
+    def servers(self) -> list[int]:
+        """Of all that were ever started, those that live."""
+        pids = self._starts.read_text().split() if self._starts.exists() else []
+        return [int(pid) for pid in pids if alive(int(pid))]
+
+    def jump(self, seconds: int) -> None:
+        self._shift.write_text(str(seconds))
+
+    def kill_and_restart(self) -> None:
+        daemon = int(self.home.rest("GET", "/status")["pid"])
+        os.kill(daemon, signal.SIGKILL)
+        eventually(lambda: not alive(daemon))
+        self.home.up()
+
+    def ask_in_the_background(self, model: str, **body: Any) -> threading.Thread:
+        """A client that may hear anything, and is not to be left without an end."""
+
+        def ask() -> None:
+            with suppress(OSError, ValueError, HTTPException):
+                self.home.chat(model, timeout=30, **body)
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        return thread
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def shared_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    lab = Lab(tmp_path_factory.mktemp("killed"))
+    try:
+        yield lab
+    finally:
+        lab.home.tenure("down")
+
+
+@pytest.fixture
+def lab(shared_lab: Lab) -> Iterator[Lab]:
+    yield shared_lab
+    shared_lab.jump(0)
+    shared_lab.windows.clear()
+    shared_lab.home.forget()
+
+
+@pytest.mark.parametrize("jump", [BACK, FORTH])
+@pytest.mark.parametrize("phase", ["wakes", "streams", "waits in line", "holds"])
+def test_one_holder_and_no_model_inside(lab: Lab, phase: str, jump: int) -> None:
+    home, windows = lab.home, lab.windows
+    name = phase.partition(" ")[0] + ("-back" if jump == BACK else "-forth")
+    lab.declare(name, *(("--load", "20") if phase == "wakes" else ("--chunk-delay", "0.2")))
+    home.reload()
+    asking = [lab.ask_in_the_background(name, stream=phase == "streams", chunks=100)]
+    home.until(name, "starting" if phase == "wakes" else "ready")
+    if phase == "streams":
+        eventually(lambda: home.model(name)["in_flight"])
+    first = windows.claim("1h", wait=True)["id"]
+    second = windows.claim("30m", wait=True)["id"]
+    if phase in ("waits in line", "holds"):
+        windows.until(first, "active")
+    before = windows.look(first)
+    lab.jump(jump)
+    asking.append(lab.ask_in_the_background(name))
+    if phase != "waits in line":
+        lab.kill_and_restart()
+    asking.append(lab.ask_in_the_background(name))
+    # A clock that was put forward over a restart has the window's end behind it; the next in line follows at once.
+    over = jump == FORTH and phase == "holds"
+    holder = second if over else first
+    window = windows.until(holder, "active")
+    assert lab.servers() == []
+    if phase == "waits in line":
+        assert window["ends_at"] == before["ends_at"]  # nobody was restarted: nothing has moved
+    for id in (first, second):
+        assert windows.look(id)["state"] == ("active" if id == holder else "ended" if over else "waiting")
+    eventually(lambda: home.model(name)["window"])
+    answer = home.chat(name)
+    assert (answer.status, answer.error["code"]) == (503, "card_in_window")
+    assert 0 < int(answer.headers["retry-after"]) <= 3600
+    assert lab.servers() == []
+    for thread in asking:
+        thread.join(20)
+        assert not thread.is_alive()
+    lab.jump(0)  # and back again, with a window open
+    windows.clear()
+    if phase != "wakes":
+        eventually(lambda: home.chat(name).status == 200)
+    check_nothing_wakes_inside(home, {name})
