@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,38 @@ def test_a_long_past_is_not_read(tmp_path: Path) -> None:
     hours.look(now=NOON)
     assert hours.of("small", now=NOON)[-3] == 1000
     assert read[0] >= len(early) * 3000 - (1 << 17)
+
+
+def test_a_million_lines_are_a_few_seconds_and_a_look_that_is_repeated_next_to_nothing(tmp_path: Path) -> None:
+    """A quarter of a million, as the journal writes them; CPU seconds, for other things run on this machine as well."""
+    facts = '"adapter":null,"who":"ci","path":"/v1/chat/completions","status":200,"left":false,"held_s":0.0,"held":false,"streamed":true,"first_byte_s":0.1,"seconds":1.25,"run":"3.1"'
+    begin = NOON - 23 * 3600
+    path = tmp_path / "requests.jsonl"
+    path.write_text(
+        "".join(
+            f'{{"at":{begin + k / 4:.3f},"model":"{"small" if k % 2 else "other"}",{facts}}}\n' for k in range(250_000)
+        )
+    )
+    begun = time.process_time()
+    seen = seen_of(tmp_path, "small", since=begin)
+    read = time.process_time()
+    assert len(seen.requests) == 125_000 - 2
+    hours = Hours(tmp_path)
+    hours.look(now=NOON)
+    counted = time.process_time()
+    for _ in range(10):
+        hours.look(now=NOON)
+    assert sum(hours.of("small", now=NOON)) == 125_000 - sum(
+        begin + k / 4 < NOON // 3600 * 3600 - 23 * 3600 for k in range(1, 250_000, 2)
+    )
+    assert (read - begun, counted - read) < (3, 2)
+    assert time.process_time() - counted < 0.2
+
+
+def test_lines_of_another_order_are_read_one_by_one(tmp_path: Path) -> None:
+    rows = [line(10.0), json.dumps({"model": "small", "seconds": 2.0, "at": 20.0, "run": None, "status": 200}) + "\n"]
+    (tmp_path / "requests.jsonl").write_text("".join(rows))
+    assert seen_of(tmp_path, "small", since=0).requests == ((9.0, 1.0), (18.0, 2.0))
 
 
 def test_files_come_the_oldest_first(tmp_path: Path) -> None:

@@ -24,6 +24,11 @@ HOUR_S = 3600
 HOURS = 24
 CHUNK = 1 << 20
 LINE = 1 << 16
+_WHOLE = re.compile(
+    rb'^\{"at":(\d+(?:\.\d+)?),"model":"([^"\\]*)",[^\n]*?"status":(\d+),[^\n]*?"held_s":(\d+(?:\.\d+)?),'
+    rb'[^\n]*?"seconds":(\d+(?:\.\d+)?),"run":(null|")[^\n]*\}\n',
+    re.M,
+)  # the same, with all that advice is read from
 _PLAIN = re.compile(rb'^\{"at":(\d+)(?:\.\d+)?,"model":"([^"\\]*)"[^\n]*\}\n', re.M)  # as the journal writes it
 
 
@@ -48,7 +53,6 @@ def files_in(folder: Path) -> list[Path]:
 
 def seen_of(folder: Path, model: str, *, since: float) -> Seen:
     """The requests that asked `model` to work since then.  Those that were refused for what they are never did."""
-    name = json.dumps(model).encode()
     requests: list[tuple[float, float]] = []
     first_at: float | None = None
     read: set[tuple[int, int]] = set()  # a file that is set aside while we read comes under its new name, too
@@ -59,20 +63,47 @@ def seen_of(folder: Path, model: str, *, since: float) -> Seen:
                 if (status.st_dev, status.st_ino) in read:
                     continue
                 read.add((status.st_dev, status.st_ino))
-                for raw in file:
-                    if name not in raw and first_at is not None:
-                        continue
-                    line = _line(raw)
-                    if line is None:
-                        continue
-                    took = _seconds(line.get("seconds"))
-                    begin = line["at"] - took
+                for block in _blocks(file):
+                    begin = _requests_in(block, model, since=since, into=requests)
                     first_at = begin if first_at is None else first_at
-                    if line.get("model") == model and begin >= since and _worked(line):
-                        requests.append((begin, max(0.0, took - _seconds(line.get("held_s")))))
         except (OSError, EOFError):
             continue
     return Seen(requests=tuple(requests), first_at=first_at)
+
+
+def _blocks(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    """Whole lines, many at a time; a torn one at the end is left out."""
+    rest = b""
+    while chunk := file.read(CHUNK):
+        whole, _, rest = (rest + chunk).rpartition(b"\n")
+        if whole:
+            yield whole + b"\n"
+        elif len(rest) > LINE:
+            rest = b""  # no line of ours
+
+
+def _requests_in(block: bytes, model: str, *, since: float, into: list[tuple[float, float]]) -> float | None:
+    """Adds (begin, service) of each request for the model; answers when the first of anybody's began."""
+    plain = _WHOLE.findall(block)
+    if len(plain) == block.count(b"\n"):
+        name = model.encode()
+        for at, whose, status, held, seconds, run in plain:
+            if whose == name:
+                begin = float(at) - float(seconds)
+                if begin >= since and (run != b"null" or not 400 <= int(status) < 499):
+                    into.append((begin, max(0.0, float(seconds) - float(held))))
+        return float(plain[0][0]) - float(plain[0][4])
+    first: float | None = None
+    for raw in block.splitlines():
+        line = _line(raw)
+        if line is None:
+            continue
+        took = _seconds(line.get("seconds"))
+        begin = line["at"] - took
+        first = begin if first is None else first
+        if line.get("model") == model and begin >= since and _worked(line):
+            into.append((begin, max(0.0, took - _seconds(line.get("held_s")))))
+    return first
 
 
 def _opened(path: Path) -> gzip.GzipFile | IO[bytes]:
