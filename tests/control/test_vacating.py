@@ -14,9 +14,14 @@ from typing import Any
 
 import pytest
 
+from tenure.control.live import Live
 from tenure.control.vacating import Lingers, Vacated, Vacating
 from tenure.domain.attempt import AttemptState, Observation
 from tenure.domain.ids import CardId, Instant, JobId, RunId
+from tenure.domain.job import JobSpec
+from tenure.domain.lifecycle import JobState
+from tenure.domain.workload import Admission, Placement
+from tenure.ledger import JobRow
 from tenure.telemetry.cards import CardSample
 from tenure.telemetry.nvml import GpuProcess
 
@@ -56,6 +61,15 @@ class Driver:
         ]
 
 
+def leaving(run: str, card: CardId) -> Live:
+    place = Placement(pod_set="main", card=card, ranks=(0,), shares=1, memory=GIB)
+    job = JobId(run.partition(".")[0])
+    row = JobRow(seq=1, id=job, name="x", spec_digest="", submitted_at=Instant(0), state=JobState.EVICTING, attempts=1)
+    live = Live.of(row, JobSpec(name="x", argv=("true",), workdir="/"))
+    live.admission = Admission(cluster_queue="q", assignments=(), placements=(place,))
+    return live
+
+
 class Rig:
     def __init__(self, tmp_path: Path) -> None:
         self.driver, self.heard = Driver(), queue.SimpleQueue[Lingers | Vacated]()
@@ -66,10 +80,8 @@ class Rig:
 
     def ends(self, run: str = "1.1", card: str = CARD, state: AttemptState = AttemptState.ENDED) -> bool:
         seen = Observation(run_id=RunId(run), state=state, at=Instant(0))
-        job = JobId(run.partition(".")[0])
-        return self.vacating.keeps(
-            job, seen, run_dir=str(self.folder / run), cards=[CardId(card)], alone=lambda _: True
-        )
+        live = leaving(run, CardId(card))
+        return self.vacating.keeps(live, seen, self.folder / run, {live.id: live})
 
     def next(self) -> Any:
         return self.heard.get(timeout=5)

@@ -28,7 +28,7 @@ from tenure.engine import Engine
 from tenure.ledger import JobRow, Ledger
 from tenure.telemetry.cards import CardSample
 
-from . import admitting, driving, endings, inbox, window_gate
+from . import admitting, driving, endings, inbox, lingering, window_gate
 from .checks import Controller, Inspector
 from .clock import Clock
 from .gates import Gates
@@ -192,10 +192,10 @@ class Conductor:
                     case Observation():
                         observations.append(item)
                     case Vacated():
-                        self._remark(item)
+                        lingering.write_remark(self, item)
                         observations.append(item.seen)
                     case Lingers():
-                        self._linger(item)
+                        lingering.write_lingering(self, item)
                     case Submitted():
                         self._enter(item.rows, item.specs)
                     case Changed():
@@ -354,41 +354,13 @@ class Conductor:
                 continue
             live = self.live.get(job)
             if live is not None and live.attempts == number and live.state in HOLDS_QUOTA:
-                if self._still_on_a_card(live, observation):
-                    continue
+                if self.vacating.keeps(live, observation, self.driver.run_dir(observation.run_id), self.live):
+                    continue  # `Vacated` follows when its cards have been looked at
                 current.setdefault(observation.run_id, []).append(observation)
             elif observation.details.get("code_changed"):
                 endings.write_late_look(self, job, observation)  # a short job ends before its tree has been read
         if current:
             endings.write(self, current)
-
-    def _still_on_a_card(self, live: Live, seen: Observation) -> bool:
-        """An end is believed when the cards have been looked at, which begins here; `Vacated` follows."""
-        if live.admission is None:
-            return False
-        cards = list(dict.fromkeys(place.card for place in live.admission.placements))
-
-        def alone(card: CardId) -> bool:
-            others = (one for one in list(self.live.values()) if one is not live and one.state in HOLDS_QUOTA)
-            return not any(p.card == card for one in others if one.admission for p in one.admission.placements)
-
-        run_dir = str(self.driver.run_dir(seen.run_id))
-        return self.vacating.keeps(live.id, seen, run_dir=run_dir, cards=cards, alone=alone)
-
-    def _of_run(self, run: RunId) -> Live | None:
-        job, number = split_run_id(run)
-        live = self.live.get(job)
-        return live if live is not None and live.attempts == number and live.state in HOLDS_QUOTA else None
-
-    def _linger(self, told: Lingers) -> None:
-        live = self._of_run(told.run)
-        if live is not None:
-            endings.write_lingering(self, live, told)
-
-    def _remark(self, told: Vacated) -> None:
-        live = self._of_run(told.seen.run_id)
-        if live is not None and told.remark:
-            endings.write_remark(self, live, told)
 
     def run_ended(self, run: RunId, live: Live) -> None:
         self._sweeper.ended(run, live.id, live.spec.project)

@@ -17,6 +17,7 @@ __all__ = ["Drain", "last_part_s"]
 
 SETTLE_S = 0.05  # a gateway that was silent has its word here by then
 REPORT_S = 0.25  # one that has just spoken does not speak again before that
+LOOK_US = 20_000  # between two looks at who is connected
 ACK_S = 1.0  # one that says which table it has seen is waited for no longer than this
 
 
@@ -37,6 +38,8 @@ class Drain:
     stop: Stop | None = None  # an eviction's, that waits until it is over
     version: int | None = None
     told_us: int = 0  # when the gateway had last spoken before
+    connections: int = 1  # when last counted, at `counted_us`
+    counted_us: int = 0
     is_over: bool = False
     sent: bool = False
 

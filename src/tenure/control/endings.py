@@ -14,14 +14,13 @@ from tenure.ledger import AttemptChange, Change, JobRow, Transaction
 
 from .ingest import what_closed
 from .live import Live
-from .vacating import Lingers, Vacated
 from .verdicts import Verdict, verdict
 from .workloads import admission_to_json, with_count
 
 if TYPE_CHECKING:
     from .conductor import Conductor
 
-__all__ = ["write", "write_absent", "write_late_look", "write_lingering", "write_remark"]
+__all__ = ["write", "write_absent", "write_late_look"]
 
 ENDS = frozenset({AttemptState.ENDED, AttemptState.LOST, AttemptState.LAUNCH_FAILED})
 
@@ -78,51 +77,6 @@ def write_late_look(conductor: Conductor, job: JobId, seen: Observation) -> None
         known = tx.events(job_id=job, kinds=[EventKind.CODE_CHANGED])
         if tx.find_job(job) is not None and all(event.run_id != seen.run_id for event in known):
             tx.event(_code_changed(job, seen, conductor.clock.now()))
-
-
-def write_lingering(conductor: Conductor, live: Live, told: Lingers) -> None:
-    """Its processes have left, says the backend; its card says otherwise.  Whoever asks `why` hears who."""
-    listed = [
-        {"pid": h.pid, "command": h.owner.command, "card": h.card, "bytes": h.memory, "user": h.owner.user}
-        for h in told.who
-    ]
-    kind = EventKind.JOB_SURVIVORS if told.who else EventKind.CARD_NOT_EMPTY
-    with conductor.ledger.transaction(durable=False) as tx:
-        row = tx.note(
-            live.id,
-            kind,
-            conductor.clock.now(),
-            message=told.message,
-            changes={"message": told.message},
-            data={"survivors": listed} if listed else {},
-        )
-    live.saw(row)
-
-
-def write_remark(conductor: Conductor, live: Live, told: Vacated) -> None:
-    """Its quota is given away although its card is not as it was: what is still used, and by whom the driver says."""
-    cards = [
-        {
-            "card": left.card,
-            "used": left.used,
-            "unexplained": left.unexplained,
-            "error": left.error,
-            "others": [{"pid": h.pid, "command": h.owner.command, "bytes": h.memory} for h in left.others],
-        }
-        for left in told.left
-    ]
-    message = f"attempt {live.attempts} has left, and its quota is given away: {told.remark}"
-    with conductor.ledger.transaction(durable=False) as tx:
-        tx.event(
-            Event(
-                kind=EventKind.CARD_NOT_EMPTY,
-                at=conductor.clock.now(),
-                job_id=live.id,
-                run_id=live.current_run,
-                message=message,
-                data={"cards": cards},
-            )
-        )
 
 
 def _code_changed(job: JobId, seen: Observation, at: Instant) -> Event:

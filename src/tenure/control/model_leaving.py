@@ -18,7 +18,7 @@ from tenure.ledger import JobRow
 from tenure.telemetry.listeners import Listeners
 from tenure.telemetry.members import members
 
-from .draining import Drain
+from .draining import LOOK_US, Drain
 from .kept import Kept
 from .live import Live
 from .model_news import ModelNews
@@ -79,8 +79,10 @@ class Leaving:
         return kept.drain
 
     def has_drained(self, kept: Kept, drain: Drain, now: int) -> bool:
-        connections = self._listeners.connected(kept.port) if kept.port is not None and not drain.is_over else 0
-        return drain.look(now, in_flight=kept.in_flight, connections=connections, seen=self.seen)
+        if not drain.is_over and now - drain.counted_us >= LOOK_US:
+            drain.connections = self._listeners.connected(kept.port) if kept.port is not None else 0
+            drain.counted_us = now
+        return drain.look(now, in_flight=kept.in_flight, connections=drain.connections, seen=self.seen)
 
     def _evicted_us(self, live: Live, now: int) -> int:
         """In steady time: a daemon before this one may have decided it."""
@@ -103,7 +105,10 @@ class Leaving:
 
     def outlived(self, kept: Kept, row: JobRow, now: int) -> None:
         """Its server has gone and its job has not ended: who is there is told in the job's own story as well."""
-        if kept.port is None or row.run_id is None or self._listeners.is_held(kept.port) or _lives(kept.server):
+        if kept.port is None or row.run_id is None or now - kept.looked_us < LOOK_US:
+            return
+        kept.looked_us = now
+        if _lives(kept.server) or self._listeners.is_held(kept.port):
             return
         kept.silent_us = kept.silent_us or now
         if now - kept.silent_us < MOMENT_S * 1e6:

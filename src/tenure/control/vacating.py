@@ -12,15 +12,19 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from tenure.domain.amounts import format_bytes
 from tenure.domain.attempt import AttemptState, Observation
 from tenure.domain.ids import CardId, JobId, RunId
+from tenure.domain.lifecycle import HOLDS_QUOTA
 from tenure.telemetry.cards import CardSample
 from tenure.telemetry.leftovers import Floors, Leftover
 from tenure.telemetry.owners import Holding
+
+from .live import Live
 
 __all__ = ["Lingers", "Vacated", "Vacating"]
 
@@ -50,15 +54,20 @@ class Vacated:
 @dataclass(slots=True)
 class _Leaving:
     seen: Observation
-    job: JobId
     run_dir: str
     cards: tuple[CardId, ...]
-    alone: Callable[[CardId], bool]
+    everybody: Mapping[JobId, Live]
     since: float
     due: float
     pause: float
     about: frozenset[tuple[CardId, int]] = frozenset()  # the card, and the process or 0, that were told of
-    last: tuple[Leftover, ...] = field(default_factory=tuple)
+    last: tuple[Leftover, ...] = ()
+
+    def alone(self, card: CardId) -> bool:
+        """Has nobody else of ours a place there?"""
+        others = (one for one in list(self.everybody.values()) if one.current_run != self.seen.run_id)
+        holding = (one.admission for one in others if one.state in HOLDS_QUOTA and one.admission is not None)
+        return not any(place.card == card for admission in holding for place in admission.placements)
 
 
 class Vacating:
@@ -97,15 +106,16 @@ class Vacating:
             with self._floors_lock:
                 self._floors.saw(samples)
 
-    def keeps(
-        self, job: JobId, seen: Observation, *, run_dir: str, cards: Sequence[CardId], alone: Callable[[CardId], bool]
-    ) -> bool:
+    def keeps(self, live: Live, seen: Observation, run_dir: Path, everybody: Mapping[JobId, Live]) -> bool:
         """Is this the end of an attempt whose cards have yet to be looked at?  Then that begins, and `say` follows.
 
-        `alone(card)`: has nobody else of ours a place there?  It is asked from another thread.
+        `everybody`: the jobs that have not ended; who else has a place on a card is read off it at each look.
         """
-        mine = tuple(card for card in cards if card in self._measured)
-        if not mine or seen.state not in LEFT:
+        if seen.state not in LEFT or live.admission is None or not self._measured:
+            return False
+        places = dict.fromkeys(place.card for place in live.admission.placements)
+        mine = tuple(card for card in places if card in self._measured)
+        if not mine:
             return False
         with self._lock:
             if seen.run_id in self._passed:
@@ -113,7 +123,7 @@ class Vacating:
                 return False
             if seen.run_id not in self._leaving:
                 now = time.monotonic()
-                leaving = _Leaving(seen, job, run_dir, mine, alone, now, now, self.FIRST_PAUSE_S)
+                leaving = _Leaving(seen, str(run_dir), mine, everybody, now, now, self.FIRST_PAUSE_S)
                 self._leaving[seen.run_id] = leaving
                 self._asked.put(leaving)
             if self._thread is None:
@@ -132,13 +142,20 @@ class Vacating:
                 if asked is None:
                     return
                 open_.append(asked)
+                if not self._asked.empty():
+                    continue  # whoever has come with it is looked for in the same reading
             except queue.Empty:
                 pass
             now = time.monotonic()
             due = [one for one in open_ if one.due <= now]
             if due:
-                gone = self._look_at(due)
-                open_ = [one for one in open_ if one.seen.run_id not in gone]
+                try:
+                    gone = self._look_at(due)
+                    open_ = [one for one in open_ if one.seen.run_id not in gone]
+                except Exception:
+                    log.exception("a look at who has left failed; the next one follows")
+                    for one in due:
+                        one.due = now + self.LONGEST_PAUSE_S
 
     def _look_at(self, due: Sequence[_Leaving]) -> set[RunId]:
         """One reading for all of them; those that are out, or are waited for no longer."""
