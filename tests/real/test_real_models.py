@@ -8,9 +8,11 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 
 import openai
 import pytest
+from openai.types.chat import ChatCompletionChunk
 
 from ..gateway.conftest import Home, eventually, lines
 from .conftest import QUESTION
@@ -21,6 +23,14 @@ def ask(client: openai.OpenAI, model: str, question: str = QUESTION, tokens: int
         model=model, max_tokens=tokens, messages=[{"role": "user", "content": question}]
     )
     return answer.choices[0].message.content or ""
+
+
+def story(client: openai.OpenAI, *, tokens: int) -> openai.Stream[ChatCompletionChunk]:
+    """So many tokens, whether the story is over or not."""
+    return client.chat.completions.create(
+        model="assistant", max_tokens=tokens, stream=True, extra_body={"ignore_eos": True},
+        messages=[{"role": "user", "content": "Tell me a story."}],
+    )  # fmt: skip
 
 
 def cosine(a: Sequence[float], b: Sequence[float]) -> float:
@@ -85,9 +95,7 @@ def test_what_the_server_refuses_reaches_the_client_as_its_refusal(home: Home, c
 
 def test_a_client_that_leaves_stops_the_real_generation(home: Home, client: openai.OpenAI) -> None:
     ask(client, "assistant")
-    stream = client.chat.completions.create(
-        model="assistant", max_tokens=600, stream=True, messages=[{"role": "user", "content": "Tell me a long story."}]
-    )
+    stream = story(client, tokens=700)
     next(iter(stream))
     stream.close()
     began = time.monotonic()
@@ -100,9 +108,7 @@ def test_training_takes_the_share_while_it_streams_and_gives_it_back(home: Home,
     ask(client, "assistant")
     embedder = home.model("embedder")["run_id"]
     run = home.model("assistant")["run_id"]
-    with client.chat.completions.create(
-        model="assistant", max_tokens=120, stream=True, messages=[{"role": "user", "content": "Tell me a story."}]
-    ) as stream:
+    with story(client, tokens=160) as stream:
         chunks = iter(stream)
         words = [next(chunks)]
         training = home.tenure(
@@ -110,7 +116,8 @@ def test_training_takes_the_share_while_it_streams_and_gives_it_back(home: Home,
             sys.executable, "-c", "import time; time.sleep(2)",
         ).strip()  # fmt: skip
         words += list(chunks)  # what was being answered when it was asked to leave is answered to its end
-    assert words[-1].choices[0].finish_reason in ("length", "stop")
+    streamed_until = time.time()
+    assert words[-1].choices[0].finish_reason == "length"
     held = client.chat.completions.create(  # the share is the training's for two seconds
         model="assistant", max_tokens=24, messages=[{"role": "user", "content": QUESTION}]
     )
@@ -122,6 +129,8 @@ def test_training_takes_the_share_while_it_streams_and_gives_it_back(home: Home,
     stops = [one for one in map(json.loads, record) if one["kind"] == "stop_requested"]
     closed = json.loads(record[-1])
     assert [(one["stop"], one["by"]) for one in stops] == [("preempt", training)]
+    (preempted,) = [one for one in home.events("JobPreempted") if one["data"]["by"] == training]
+    assert datetime.fromisoformat(preempted["at"]).timestamp() < streamed_until, "in the middle of its story"
     assert (closed["kind"], closed["outcome"]) == ("closed", "interrupted")
     back = home.model("assistant")
     assert back["state"] == "ready"
@@ -132,25 +141,21 @@ def test_training_takes_the_share_while_it_streams_and_gives_it_back(home: Home,
 def test_of_two_language_models_one_fits_and_the_other_says_why(home: Home, client: openai.OpenAI) -> None:
     ask(client, "assistant")
     first, embedder = home.model("assistant")["job_id"], home.model("embedder")["run_id"]
-    with (
-        ThreadPoolExecutor(1) as pool,
-        client.chat.completions.create(
-            model="assistant", max_tokens=200, stream=True, messages=[{"role": "user", "content": "Tell me a story."}]
-        ) as stream,
-    ):
-        chunks = iter(stream)
-        next(chunks)
-        waiting = pool.submit(ask, client, "second")
-        row = home.until("second", "queued")
-        why = json.loads(home.tenure("why", row["job_id"], "-o", "json"))
-        (blocker,) = why["blockers"]
-        assert (blocker["resource"], blocker["asked"], blocker["free"]) == ("nvidia.com/gpu", 1, 0)
-        assert "assistant" in [holder["name"] for holder in blocker["held_by"]]
-        assert {"change": f"when {first} ends", "effect": "it starts"} in why["counterfactuals"]
-        rest = list(chunks)
-        assert rest[-1].choices[0].finish_reason in ("length", "stop"), "what was under way was not cut for it"
-        assert len(rest) > 100
-        assert "Paris" in waiting.result(timeout=60)
+    with ThreadPoolExecutor(1) as pool:
+        with story(client, tokens=700) as stream:
+            chunks = iter(stream)
+            next(chunks)
+            waiting = pool.submit(ask, client, "second")
+            row = home.until("second", "queued")
+            why = json.loads(home.tenure("why", row["job_id"], "-o", "json"))
+            (blocker,) = why["blockers"]
+            assert (blocker["resource"], blocker["asked"], blocker["free"]) == ("nvidia.com/gpu", 1, 0)
+            assert "assistant" in [holder["name"] for holder in blocker["held_by"]]
+            assert {"change": f"when {first} ends", "effect": "it starts"} in why["counterfactuals"]
+            more = [next(chunks) for _ in range(60)]  # more than the quiet second after which it leaves for the other
+            assert not waiting.done()
+            assert {chunk.choices[0].finish_reason for chunk in more} == {None}, "what was under way was not cut for it"
+        assert "Paris" in waiting.result(timeout=60)  # who listened has left
     assert home.model("second")["state"] == "ready"
     assert home.model("assistant")["state"] == "asleep"
     assert home.model("embedder")["run_id"] == embedder, "the resident one made no room"

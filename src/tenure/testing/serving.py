@@ -27,7 +27,7 @@ Send = Callable[[Json], bool]
 Doors = Mapping[str, Callable[[Json, Send], Json | None]]
 """By path: answers a request with JSON, or with None after having sent it in chunks."""
 
-GRACE_S = 10.0
+GRACE_S = 60.0  # a platform has its own `stopTimeout`, and ends it sooner
 BODY_BYTES = 16 * 1024 * 1024
 
 
