@@ -97,7 +97,7 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
     home.url = home.url.replace("127.0.0.1", own_address())
     far = Far(home, folder / "seen")
     try:
-        home.declare("small", "--load", "0.5", "--seen", str(far.seen), aliases=["default"], adapters=[{"name": "sql"}])
+        home.declare("small", "--load", "1.2", "--seen", str(far.seen), aliases=["default"], adapters=[{"name": "sql"}])
         home.declare("other")
         home.rest("POST", "/policy:reload")
         eventually(lambda: {"small", "other"} <= set(far.key().models()))
@@ -255,6 +255,9 @@ def test_a_held_request_is_counted_when_it_arrives_and_once(far: Far) -> None:
         refused = key.chat(stream=True)
         assert (refused.status, refused.headers["content-type"]) == (429, "application/json")
         assert [one.result().status for one in held] == [200, 200, 200]
+    assert all(one.result().body.startswith(b": ping") for one in held), (
+        "its headers were ours, before there was an answer"
+    )
     assert {one.result().headers["x-ratelimit-limit-requests"] for one in held} == {"3"}
     assert key.use()["requests_today"] == 3
     assert eventually(lambda: len(far.journal(key)) == 4)
