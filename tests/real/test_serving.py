@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 from ..gateway.conftest import eventually
 
@@ -164,3 +166,33 @@ def test_a_client_that_leaves_is_noticed_at_the_next_word() -> None:
         assert heard.wait(5)
         process.kill()
         listener.join(timeout=5)
+
+
+def test_the_server_with_knobs_holds_its_memory_and_so_do_its_children() -> None:
+    size = 96 << 20
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    words = ["--port", str(port), "--memory", str(size), "--children", "1"]
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "tenure.testing.model_server", *words], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline().split() for _ in range(4)]
+        child = next(int(line[1]) for line in said if line[0] == "child")
+        try:
+            if ["holds", str(size), "bytes:", "card"] not in said:  # here the machine's own memory stands for it
+                assert _resident(process.pid) >= size
+                assert _resident(child) >= size
+            process.kill()
+            process.wait(timeout=10)
+            os.kill(child, signal.SIGTERM)
+            assert Path(f"/proc/{child}/cmdline").read_bytes(), "the child lives on"
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
+def _resident(pid: int) -> int:
+    """Bytes of memory that a process really has."""
+    line = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) << 10

@@ -41,7 +41,8 @@ def main() -> None:
     else:
         signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=_leave, args=(knobs,), daemon=True).start())
     for _ in range(knobs.children):
-        child = subprocess.Popen([sys.executable, "-S", "-c", CHILD])
+        holding = ["-P", "-m", "tenure.testing.holding", str(knobs.memory)]
+        child = subprocess.Popen([sys.executable, *(holding if knobs.memory else ["-S", "-c", CHILD])])
         print(f"child {child.pid}", flush=True)
     compiling = _compiling(knobs)
     _Handler.knobs, _Handler.ready_at = knobs, time.monotonic() + knobs.load + compiling
@@ -51,6 +52,10 @@ def main() -> None:
         time.sleep(knobs.load + compiling)
     if knobs.die_loading:
         threading.Timer(knobs.load, os._exit, (knobs.die_loading,)).start()
+    if knobs.memory:
+        from tenure.testing.holding import hold
+
+        print(f"holds {knobs.memory} bytes: {hold(knobs.memory)}", flush=True)
     server = _Server(("127.0.0.1", knobs.port), _Handler)
     print(f"listening on {knobs.port}, pid {os.getpid()}", flush=True)
     server.serve_forever()
@@ -70,6 +75,13 @@ def _knobs() -> argparse.Namespace:
     parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--leave-after", type=float, default=0.0, help="seconds between SIGTERM and the exit")
     parser.add_argument("--children", type=int, default=0, help="processes that ignore SIGTERM and outlive it")
+    parser.add_argument(
+        "--memory",
+        type=int,
+        default=0,
+        metavar="BYTES",
+        help="held by it and by each child, on a card where there is one",
+    )
     parser.add_argument("--chunk-delay", type=float, default=0.0, help="seconds before each chunk of a stream")
     parser.add_argument("--drop", type=int, default=0, help="so many first inferences end without a byte")
     parser.add_argument("--starts", type=Path, help="a file that gets a line with the pid at each start")
