@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
 
 from tenure.control.requests_seen import Hours, files_in, seen_of
 from tenure.gateway.journal import Journal
+from tenure.gateway.rotation import Rotated
 
 NOON = 1_900_000_800.0 - 1_900_000_800 % 3600 + 1800  # half past some hour
 
@@ -29,6 +31,38 @@ def test_every_file_is_read_and_what_is_torn_or_foreign_is_passed_over(tmp_path:
     assert sorted(seen.requests) == [(45.0, 0.5), (99.0, 1.0), (199.0, 1.0)]
     assert seen_of(tmp_path, "small", since=99.5).requests == ((199.0, 1.0),)
     assert seen_of(tmp_path / "none", "small", since=0).requests == ()
+
+
+def test_a_part_that_is_being_packed_counts_once(tmp_path: Path) -> None:
+    part = tmp_path / "requests.20261129T000000.000001.jsonl"
+    part.write_text(line(100.0))
+    with gzip.open(f"{part}.gz", "wt") as file:
+        file.write(line(100.0))
+    part.with_name(part.name + ".gz.new").write_bytes(b"\x1f\x8b half of it")
+    assert seen_of(tmp_path, "small", since=0).requests == ((99.0, 1.0),)
+
+
+def test_parts_that_ended_before_are_not_opened(tmp_path: Path) -> None:
+    part = tmp_path / "requests.1.jsonl"
+    part.write_text(line(100.0))
+    os.utime(part, (100, 100))
+    (tmp_path / "requests.jsonl").write_text(line(5000.0))
+    seen = seen_of(tmp_path, "small", since=4000)
+    assert (seen.requests, seen.first_at) == (((4999.0, 1.0),), 100.0)
+
+
+def test_a_real_journal_is_set_aside_packed_and_read_whole(tmp_path: Path) -> None:
+    """The parts as the gateway's own rotation leaves them."""
+    now = time.time()
+    journal = Rotated(tmp_path / "requests.jsonl", part=300)
+    for k in range(12):
+        journal.write([line(now - 100 + k).encode()])
+    for part in tmp_path.glob("requests.*.jsonl"):
+        os.utime(part, (now - 100_000, now - 100_000))
+    journal.tidy()
+    assert {path.suffix for path in tmp_path.iterdir()} == {".jsonl", ".gz"}
+    assert len(seen_of(tmp_path, "small", since=0).requests) == 12
+    journal.close()
 
 
 def test_what_the_gateway_turned_away_woke_nobody(tmp_path: Path) -> None:
@@ -110,6 +144,7 @@ def test_a_million_lines_are_a_few_seconds_and_a_look_that_is_repeated_next_to_n
             f'{{"at":{begin + k / 4:.3f},"model":"{"small" if k % 2 else "other"}",{facts}}}\n' for k in range(250_000)
         )
     )
+    os.utime(path, (NOON, NOON))
     begun = time.process_time()
     seen = seen_of(tmp_path, "small", since=begin)
     read = time.process_time()
@@ -133,8 +168,6 @@ def test_lines_of_another_order_are_read_one_by_one(tmp_path: Path) -> None:
 
 
 def test_files_come_the_oldest_first(tmp_path: Path) -> None:
-    import os
-
     for age, name in enumerate(("requests.jsonl", "requests.old.jsonl", "requests.2.jsonl.gz")):
         (tmp_path / name).write_bytes(b"")
         os.utime(tmp_path / name, (1000 - age, 1000 - age))

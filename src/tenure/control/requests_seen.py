@@ -41,9 +41,11 @@ class Seen:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The journal and what was set aside of it, the oldest first."""
+    """The journal and what was set aside of it, the oldest first; one that is being packed once."""
     found = []
-    for path in folder.glob("requests*.jsonl*"):
+    for path in {*folder.glob("requests*.jsonl"), *folder.glob("requests*.jsonl.gz")}:
+        if path.suffix != ".gz" and path.with_name(path.name + ".gz").exists():
+            continue
         try:
             found.append((path.stat().st_mtime_ns, path))
         except FileNotFoundError:
@@ -60,6 +62,9 @@ def seen_of(folder: Path, model: str, *, since: float) -> Seen:
         try:
             with _opened(path) as file:
                 status = os.fstat(file.fileno())
+                if status.st_size and status.st_mtime < since:  # its last line is older, and so there was a journal
+                    first_at = status.st_mtime if first_at is None else first_at
+                    continue
                 if (status.st_dev, status.st_ino) in read:
                     continue
                 read.add((status.st_dev, status.st_ino))
@@ -107,7 +112,12 @@ def _requests_in(block: bytes, model: str, *, since: float, into: list[tuple[flo
 
 
 def _opened(path: Path) -> gzip.GzipFile | IO[bytes]:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+    if path.suffix == ".gz":
+        return gzip.open(path, "rb")
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        return gzip.open(path.with_name(path.name + ".gz"), "rb")  # it has just been packed
 
 
 def _line(raw: bytes) -> dict[str, Any] | None:
