@@ -231,6 +231,38 @@ def test_random_kills_of_the_daemon_lose_nothing_and_run_nothing_twice(home: Pat
     ledger.close()
 
 
+def test_a_kill_amid_many_submits_loses_only_what_nobody_was_told_of(home: Path):
+    settings = load({"TENURE_HOME": str(home), "PATH": os.environ["PATH"], "HOME": str(home.parent)})
+    clients = 8
+    answered: list[str] = []
+    enough = threading.Event()
+
+    def submitting() -> None:
+        with contextlib.closing(Client(settings)) as client, contextlib.suppress(Unreachable):
+            while True:
+                body = {"argv": ["true"], "hold": True, "workdir": str(home.parent)}
+                answered.append(client.post("/jobs", body)["id"])
+                if len(answered) >= 200:
+                    enough.set()
+
+    threads = [threading.Thread(target=submitting) for _ in range(clients)]
+    with _daemon(settings) as daemon:
+        for thread in threads:
+            thread.start()
+        assert enough.wait(60)
+        daemon.kill()
+        for thread in threads:
+            thread.join(timeout=30)
+            assert not thread.is_alive()
+    with contextlib.closing(Ledger.open(settings.ledger_url)) as ledger:
+        rows = {row.id: row for row in ledger.jobs(limit=10_000).items}
+        assert len(set(answered)) == len(answered)
+        assert set(answered) <= set(rows)
+        assert len(rows) - len(answered) <= clients
+        assert sorted(map(int, rows)) == list(range(1, len(rows) + 1))
+        assert fold(ledger.events(limit=1_000_000)).jobs == rows
+
+
 class _Daemon:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

@@ -15,7 +15,12 @@ from .workloads import pod_requests
 if TYPE_CHECKING:
     from .app import Platform
 
-__all__ = ["check_caps"]
+__all__ = ["check_caps", "is_capped"]
+
+
+def is_capped(platform: Platform, specs: Sequence[JobSpec]) -> bool:
+    """Whether `check_caps` would look at the live jobs, so that those of before have to be written first."""
+    return bool(_capped(platform, specs))
 
 
 def check_caps(platform: Platform, tx: Transaction, specs: Sequence[JobSpec]) -> None:
@@ -23,10 +28,10 @@ def check_caps(platform: Platform, tx: Transaction, specs: Sequence[JobSpec]) ->
 
     Costs a walk over the live jobs, and nothing where no ResourceQuota concerns the namespaces.
     """
-    quotas = platform.policy.current.resource_quotas
-    capped = {quota.namespace for quota in quotas if quota.hard} & {spec.namespace for spec in specs}
+    capped = _capped(platform, specs)
     if not capped:
         return
+    quotas = platform.policy.current.resource_quotas
     used: dict[str, Counter[str]] = {namespace: Counter() for namespace in capped}
     for row in tx.live_jobs():
         if row.namespace in capped:
@@ -36,6 +41,11 @@ def check_caps(platform: Platform, tx: Transaction, specs: Sequence[JobSpec]) ->
             asked = _asks(platform, spec, tasks=len(spec.array.indices) if spec.array is not None else 1)
             check_quotas(spec.namespace, asked, used[spec.namespace], quotas)
             used[spec.namespace] += asked
+
+
+def _capped(platform: Platform, specs: Sequence[JobSpec]) -> set[str]:
+    quotas = platform.policy.current.resource_quotas
+    return {quota.namespace for quota in quotas if quota.hard} & {spec.namespace for spec in specs}
 
 
 def _asks(platform: Platform, spec: JobSpec, *, tasks: int) -> Counter[str]:

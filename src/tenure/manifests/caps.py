@@ -39,7 +39,7 @@ def with_defaults(spec: JobSpec, ranges: Iterable[LimitRange]) -> JobSpec:
             notes.append(
                 f"{resource} {format_quantity(amount, resource=resource)} is the default of LimitRange {limit.name}"
             )
-    return replace(spec, **changes, requests=requests, notes=tuple(notes))
+    return replace(spec, **changes, requests=requests, notes=tuple(notes)) if len(notes) > len(spec.notes) else spec
 
 
 def check_limits(spec: JobSpec, requests: Mapping[str, int], ranges: Iterable[LimitRange]) -> None:

@@ -7,15 +7,17 @@ from .house import reload_policy, stop_daemon
 from .models import report_inference, sleep, wake
 from .note import note
 from .retry import retry
-from .submit import submit
+from .submit import answer, prepared, submit
 from .window import claim_window, release_window, renew_window
 
 __all__ = [
+    "answer",
     "cancel",
     "claim_window",
     "drain",
     "hold",
     "note",
+    "prepared",
     "release",
     "release_window",
     "reload_policy",
