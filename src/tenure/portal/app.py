@@ -15,7 +15,10 @@ from tenure.control.app import Platform
 
 from . import problems
 from .api import routers, wire
+from .api.jobs import submit
 from .auth import Gate, Sessions
+from .desk import Desk
+from .direct import Direct
 from .metrics import Metrics
 from .pages import install as install_pages
 from .stream import News
@@ -28,6 +31,7 @@ def build_app(
     *,
     news: News,
     metrics: Metrics,
+    desk: Desk,
     sessions: Sessions,
     login_url: Callable[[str], str],
     allowed_uids: Collection[int] = (),
@@ -42,13 +46,14 @@ def build_app(
         openapi_url=None,
     )
     app.state.platform, app.state.news, app.state.metrics = platform, news, metrics
+    app.state.desk = desk
     app.state.tokens, app.state.sessions, app.state.login_url = sessions.store, sessions, login_url
     problems.install(app)
     for prefix, router in routers():
         app.include_router(router, prefix=prefix)
     _describe(app)
     install_pages(app)
-    return Gate(app, sessions=sessions, allowed_uids=allowed_uids)
+    return Gate(Direct(app, {("POST", "/api/v1/jobs"): submit}), sessions=sessions, allowed_uids=allowed_uids)
 
 
 def _describe(app: FastAPI) -> None:

@@ -33,7 +33,7 @@ from tenure.domain.errors import (
     Unavailable,
 )
 
-__all__ = ["MEDIA_TYPE", "also_for_people", "install", "problem", "respond", "status_of"]
+__all__ = ["MEDIA_TYPE", "also_for_people", "answer", "install", "problem", "respond", "status_of"]
 
 MEDIA_TYPE = "application/problem+json"
 _BAD_BODY = {"InvalidJSON": 400, "TooLarge": 413}
@@ -96,6 +96,14 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _bug)
+
+
+async def answer(request: Request, error: Exception) -> Response:
+    """The same answer for who calls an endpoint without the app around it; what nobody foresaw is logged."""
+    if isinstance(error, TenureError):
+        return await _tenure(request, error)
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return await _bug(request, error)
 
 
 def also_for_people(app: FastAPI, shown: Callable[[Request, Mapping[str, Any]], Response]) -> None:

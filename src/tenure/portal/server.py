@@ -24,6 +24,7 @@ from tenure.domain.errors import HouseFault
 
 from .app import build_app
 from .auth import PeerProtocol, Sessions
+from .desk import Desk
 from .metrics import Metrics
 from .sockets import listen_tcp, listen_unix
 from .stream import News
@@ -56,6 +57,7 @@ class PortalServer:
         self._sessions = Sessions(self._store)
         self._news = News(platform)
         self._metrics = Metrics(platform)
+        self._desk = Desk(platform)
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -81,6 +83,7 @@ class PortalServer:
             self.platform,
             news=self._news,
             metrics=self._metrics,
+            desk=self._desk,
             sessions=self._sessions,
             login_url=self._login_url,
             allowed_uids=self._allowed_uids,
@@ -116,6 +119,7 @@ class PortalServer:
             return
         self._server.should_exit = True
         self._thread.join(GRACE_S + 5)
+        self._desk.close()
         self._metrics.stop()
         self.platform.settings.api_socket.unlink(missing_ok=True)
 

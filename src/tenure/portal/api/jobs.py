@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response, StreamingResponse
 
 from tenure.control import verbs, views
 from tenure.domain.errors import InvalidRequest
 from tenure.portal.auth import caller_of
+from tenure.portal.desk import Desk
 from tenure.portal.logs import follow_log, read_from, size_of, tail_start
 from tenure.portal.stream import wait_for
 
@@ -54,11 +54,10 @@ _KEY = {
     response_model=None,
 )
 async def submit(request: Request) -> Response:
-    # the hot path: nothing between the socket and the verb but one reading of the body and one thread
     body = await read_body(request)
     key = request.headers.get("idempotency-key")
-    platform, caller = request.app.state.platform, caller_of(request)
-    job = await run_in_threadpool(verbs.submit, platform, body, caller=caller, idempotency_key=key)
+    desk: Desk = request.app.state.desk
+    job = await desk.submit(body, caller=caller_of(request), idempotency_key=key)
     where = {"Location": f"/api/v1/jobs/{job['id']}"} if "id" in job else {}
     return Reply(job, status_code=201, headers=where)
 
