@@ -38,6 +38,7 @@ def house(door: Door) -> Door:
     declare(door, "loading", "--load", "600", queueName="default", startTimeout="20m")
     declare(door, "broken", "--load", "0.1", "--die-loading", "3", queueName="default")
     declare(door, "idle", queueName="default")
+    declare(door, "leaving", "--leave-after", "1.5", queueName="default")
     journal(door)
     assert door.ask("POST", "/api/v1/policy:reload").status == 200
     return door
@@ -140,6 +141,18 @@ def test_every_state_is_shown_live_with_its_why(visit: Visit, house: Door) -> No
     expect(page.locator("h1")).to_contain_text(run)
 
 
+def test_one_that_leaves_is_draining_until_everything_of_it_has_left(visit: Visit, house: Door) -> None:
+    page = visit.go("/models/leaving")
+    wake(house, "leaving")
+    expect(chip(page, "leaving")).to_have_text("ready")
+    expect(page.locator("#model-leaving [data-until]")).to_contain_text("in 59 min")
+    page.click("#sleep-leaving")
+    expect(chip(page, "leaving")).to_have_text("draining")
+    expect(page.locator("#sleep-leaving")).to_be_disabled()
+    expect(chip(page, "leaving")).to_have_text("asleep")
+    expect(page.locator("table.stack")).to_contain_text("leaving is draining")
+
+
 def test_what_is_in_flight_and_held_is_shown_without_a_line_in_the_diary(visit: Visit, house: Door) -> None:
     page = visit.go("/models")
     wake(house, "first")
@@ -233,6 +246,8 @@ def test_a_user_sees_no_button_and_may_press_none(house: Door) -> None:
     foreign = {"Authorization": f"Bearer {house.token}", "Origin": "http://evil.example"}
     assert house.ask("POST", "/models/idle/wake", headers=foreign, over="tcp").status == 403
     assert house.ask("GET", "/models/nobody").status == 404
+    assert house.ask("GET", "/models/nobody/advice").status == 404
+    assert house.ask("GET", "/models/default/advice").json["model"] == "first"
     assert model(house, "idle")["state"] == "asleep"
 
 

@@ -78,6 +78,7 @@ _tenure() {{
         {"|".join(TAKES_JOBS)}) COMPREPLY=( $(compgen -W "@ last $(tenure ps -a -n 200 -o name 2>/dev/null)" -- "$word") ) ;;
         runs) COMPREPLY=( $(compgen -W "ls show diff" -- "$word") ) ;;
         policy) COMPREPLY=( $(compgen -W "check show reload" -- "$word") $(compgen -d -- "$word") ) ;;
+        models|model) COMPREPLY=( $(compgen -W "wake sleep advise $(tenure models -o name 2>/dev/null)" -- "$word") ) ;;
         token) COMPREPLY=( $(compgen -W "show login ls create set revoke" -- "$word") ) ;;
         completion) COMPREPLY=( $(compgen -W "{" ".join(SHELLS)}" -- "$word") ) ;;
         *) COMPREPLY=( $(compgen -f -- "$word") ) ;;
@@ -117,6 +118,7 @@ _tenure() {{
         {"|".join(TAKES_JOBS)}) ids=(@ last ${{(f)"$(tenure ps -a -n 200 -o name 2>/dev/null)"}}); compadd -- $ids ;;
         runs) compadd ls show diff ;;
         policy) compadd check show reload; _files ;;
+        models|model) ids=(wake sleep advise ${{(f)"$(tenure models -o name 2>/dev/null)"}}); compadd -- $ids ;;
         token) compadd show login ls create set revoke ;;
         completion) compadd {" ".join(SHELLS)} ;;
         *) _files ;;

@@ -22,7 +22,7 @@ from tenure.control.advice import spell
 from tenure.control.app import Platform
 from tenure.control.requests_seen import Hours
 from tenure.domain.errors import NotFound
-from tenure.portal.api.context import Asking, Home
+from tenure.portal.api.context import Asking, Home, Reply
 
 from .site import page, span
 
@@ -159,6 +159,12 @@ def model(request: Request, platform: Home, caller: Asking, name: str, advice: b
         events=views.model_events(platform, name, limit=LATEST),
         advice=_traffic(request).advice(name) if advice else None,
     )
+
+
+@router.get("/models/{name}/advice", response_model=None)
+def advised(request: Request, platform: Home, name: str) -> Response:
+    """What the plot draws: as REST has it, but asked for once for all readers."""
+    return Reply(_traffic(request).advice(platform.models.find(name).model.name))
 
 
 @router.post("/models/{name}/{verb}", response_model=None)
