@@ -205,6 +205,21 @@ def test_a_token_asks_the_models_that_it_may_and_sees_no_other(far: Far) -> None
     assert (adapter.models(), adapter.chat("sql").status, adapter.chat("small").status) == (["sql"], 200, 403)
 
 
+def test_a_form_cannot_name_one_model_to_us_and_another_to_the_server(far: Far) -> None:
+    key = far.key(models=["small"])
+
+    def form(*fields: tuple[str, str]) -> Answer:
+        parts = "".join(f"--b\r\nContent-Disposition: form-data; {field}\r\n\r\n{value}\r\n" for field, value in fields)
+        headers = {**key.bearer, "Content-Type": "multipart/form-data; boundary=b"}
+        return far.home.ask("POST", "/v1/audio/transcriptions", (parts + "--b--\r\n").encode(), headers=headers)
+
+    assert form(('name="file"; filename="a.wav"', "RIFF"), ('name="model"', "small")).status == 200
+    twice = form(('name="model"', "small"), ('name="model"', "sql"))
+    assert (twice.status, twice.error["code"]) == (400, "several_models")
+    for written in ("name=model", 'Name="model"', 'name="model"; x="y"'):
+        assert form((written, "sql")).status == 403, written
+
+
 def test_a_token_for_jobs_asks_none(far: Far) -> None:
     key = far.key(scopes=["jobs"])
     refused = key.chat()

@@ -18,7 +18,7 @@ from .request import Request
 __all__ = ["Names"]
 
 LARGE_JSON = 1024 * 1024  # a body beyond this is read by a thread, so that others go on
-_FORM_MODEL = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n')
+_FORM_MODEL = re.compile(rb'\bname="?model"?(?:;[^\r\n]*)?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n', re.IGNORECASE)
 
 
 class Names:
@@ -69,8 +69,10 @@ class Names:
         name: Any = headers.get(b"x-tenure-model", b"").decode("latin-1") or None
         fields: dict[str, Any] | None = None
         if kind == "multipart/form-data":
-            match = _FORM_MODEL.search(request.body)
-            name = match[1].decode("utf-8", "replace") if match else name
+            named = set(_FORM_MODEL.findall(request.body))
+            if len(named) > 1:  # which of them the server would take is its own affair
+                raise Refused(400, "several_models", "the form has more than one field `model`", param="model")
+            name = named.pop().decode("utf-8", "replace") if named else name
         elif request.body and request.body.lstrip()[:1] == b"{":
             fields = await _parsed(request.body)
             name = fields.get("model") or name
