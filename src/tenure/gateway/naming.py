@@ -68,10 +68,12 @@ class Names:
         kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
         name: Any = headers.get(b"x-tenure-model", b"").decode("latin-1") or None
         fields: dict[str, Any] | None = None
+        form = False
         if kind == "multipart/form-data":
             named = set(_FORM_MODEL.findall(request.body))
             if len(named) > 1:  # which of them the server would take is its own affair
                 raise Refused(400, "several_models", "the form has more than one field `model`", param="model")
+            form = bool(named)
             name = named.pop().decode("utf-8", "replace") if named else name
         elif request.body and request.body.lstrip()[:1] == b"{":
             fields = await _parsed(request.body)
@@ -89,7 +91,13 @@ class Names:
         request.inference = request.method == "POST" and request.path in self.rows[model]["inference_paths"]
         if request.inference and fields is not None:
             request.keep_alive_s = keep_alive_s(fields.get("keep_alive"))
-        if name != model and request.adapter is None and fields is not None:
+        if name == model or request.adapter is not None:
+            return
+        if form:
+            request.body = _FORM_MODEL.sub(
+                lambda found: found[0][: found.start(1) - found.start()] + model.encode() + b"\r\n", request.body
+            )
+        elif fields is not None:
             fields["model"] = model
             text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
             request.body = text.encode("utf-8", "surrogatepass")
