@@ -140,7 +140,7 @@ def test_a_large_body_arrives_as_it_was_and_leaves_no_memory_behind(odd: Home) -
     for _ in range(3):
         said = odd.ask("POST", "/v1/chat/completions", body).json
         assert (said["size"], said["sha256"]) == (len(body), hashlib.sha256(body).hexdigest())
-    eventually(lambda: rss_mb(pid) < 80, timeout=5)
+    assert eventually(lambda: (mb := rss_mb(pid)) < 80 and mb, timeout=5)
 
 
 def test_one_after_the_other_without_waiting(odd: Home) -> None:

@@ -9,20 +9,24 @@ from __future__ import annotations
 import socket
 import time
 from asyncio import Transport
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["ARRIVED", "Protocol", "abort", "end_by_close", "until_close"]
+__all__ = ["ARRIVED", "Protocol", "abort", "end_by_close", "until_close", "unwatch", "watch"]
 
-_CYCLE = "tenure.cycle"
+_CONNECTION = "tenure.connection"
 ARRIVED = "tenure.arrived"
 """When its head was read: what it waits for its turn in the loop, or behind another on its connection, counts too."""
 _ENDLESS = 1 << 62
 
+Scope = MutableMapping[str, Any]
+
 
 class Protocol(HttpToolsProtocol):
+    left: Callable[[], None] | None = None  # of the one request that is being answered
+
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         sock = transport.get_extra_info("socket")
@@ -31,29 +35,55 @@ class Protocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
-        scope = cast(MutableMapping[str, Any], self.scope)
-        scope[_CYCLE], scope[ARRIVED] = self.cycle, time.monotonic()
+        scope = cast(Scope, self.scope)
+        scope[_CONNECTION], scope[ARRIVED] = self, time.monotonic()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.left is not None:
+            self.left()
 
     def _unsupported_upgrade_warning(self) -> None:
         """The router says so to the client; the log has no use for it."""
 
 
-def until_close(scope: MutableMapping[str, Any]) -> None:
+def watch(scope: Scope, left: Callable[[], None]) -> None:
+    """`left` is called when the client leaves, also where it has left already.  A task that waits for it would cost more."""
+    connection: Protocol = scope[_CONNECTION]
+    connection.left = left
+    connection.flow.resume_reading()  # who is not read from is not seen to leave
+    if connection.transport.is_closing():
+        left()
+
+
+def unwatch(scope: Scope) -> None:
+    scope[_CONNECTION].left = None
+
+
+def until_close(scope: Scope) -> None:
     """Before the headers: the body is as long as the connection."""
-    cycle: RequestResponseCycle = scope[_CYCLE]
+    cycle = _cycle(scope)
     cycle.chunked_encoding, cycle.expected_content_length = False, _ENDLESS
 
 
-def end_by_close(scope: MutableMapping[str, Any]) -> None:
+def end_by_close(scope: Scope) -> None:
     """After the last byte of such a body.  What is on its way still leaves."""
-    cycle: RequestResponseCycle = scope[_CYCLE]
+    cycle = _cycle(scope)
     cycle.response_complete = True
     cycle.message_event.set()
     cycle.transport.close()
     cycle.on_response()
 
 
-def abort(scope: MutableMapping[str, Any]) -> None:
+def abort(scope: Scope) -> None:
     """In the middle of an answer: nothing more leaves."""
-    cycle: RequestResponseCycle = scope[_CYCLE]
-    cycle.transport.abort()
+    connection: Protocol = scope[_CONNECTION]
+    connection.transport.abort()
+
+
+def _cycle(scope: Scope) -> RequestResponseCycle:
+    """By way of its connection: a cycle in its own scope would be one that only the collector frees."""
+    connection: Protocol = scope[_CONNECTION]
+    if connection.cycle.scope is scope:
+        return connection.cycle
+    return next(cycle for cycle, _ in connection.pipeline if cycle.scope is scope)

@@ -17,7 +17,7 @@ from .protocol import end_by_close, until_close
 from .spans import Span
 from .usage import Usage
 
-__all__ = ["Receive", "Request", "Scope", "Send", "gone", "read_body"]
+__all__ = ["Receive", "Request", "Scope", "Send", "read_body"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -180,9 +180,3 @@ async def read_body(receive: Receive, headers: Mapping[bytes, bytes]) -> bytes:
             pieces.append(piece)
         if not message.get("more_body"):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-async def gone(receive: Receive) -> None:
-    """Returns when the client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

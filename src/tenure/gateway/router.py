@@ -19,9 +19,9 @@ from .naming import Names
 from .passing import Passing
 from .platform import Platform
 from .policy import Desk
-from .protocol import ARRIVED, abort
+from .protocol import ARRIVED, abort, unwatch, watch
 from .reporting import Report
-from .request import Receive, Request, Scope, Send, gone, read_body
+from .request import Receive, Request, Scope, Send, read_body
 from .spans import span_of
 from .upstream import GONE, Upstream
 from .uses import Uses
@@ -119,20 +119,19 @@ class Gateway:
         request.span = span_of(headers)
         await self.names.identify(request, headers)
         self.callers.may(request)
-        await self._watched(request, receive, patient=headers.get(b"x-tenure-wait", b"").strip() != b"0")
+        await self._watched(request, patient=headers.get(b"x-tenure-wait", b"").strip() != b"0")
 
-    async def _watched(self, request: Request, receive: Receive, *, patient: bool) -> None:
+    async def _watched(self, request: Request, *, patient: bool) -> None:
         """Serve it for as long as its client is there."""
-        leaving = asyncio.ensure_future(gone(receive))
         task = asyncio.current_task()
         assert task is not None
 
-        def leave(_: object) -> None:
+        def leave() -> None:
             if not request.done:
                 request.left = True
                 task.cancel()
 
-        leaving.add_done_callback(leave)
+        watch(request.scope, leave)
         self._open[request.id] = request
         try:
             await self._serve(request, patient=patient)
@@ -144,7 +143,7 @@ class Gateway:
         finally:
             request.done = True
             del self._open[request.id]
-            leaving.cancel()
+            unwatch(request.scope)
             self._waiting.pop(request.id, None)
             self._do(self.desk.finished(request.id, time.monotonic()))
             self._report.spoke(request)
