@@ -154,7 +154,7 @@ def test_advice_is_a_table_two_curves_a_drawing_and_json(lab: Home, tmp_path: Pa
     assert answer["wake"]["count"] >= 3
     assert [row["idle_after_s"] for row in answer["rows"] if row["now"]] == [6 * 3600]
     drawn = ElementTree.parse(tmp_path / "idle.svg").getroot()
-    assert len(drawn.findall("{*}path")) == 2
+    assert [path.get("style") for path in drawn.findall("{*}path")] == ["fill:none"] * 2, "curves, not areas"
     assert "recommended" in "".join(drawn.itertext())
     tried = lab.json("models", "advise", "assistant", "--windows", "7m,90m", "--days", "2")
     assert [row["idle_after"] for row in tried["rows"]] == ["7m", "1h30m", "6h", "resident"]

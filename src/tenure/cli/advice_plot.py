@@ -18,7 +18,7 @@ svg{color-scheme:light dark;--bg:#fff;--ink:#1c2024;--dim:#60646c;--line:#e0e3e8
 @media (prefers-color-scheme:dark){svg{--bg:#14171a;--ink:#e6e8eb;--dim:#9ba1a8;--line:#2c3137;--held:#5cc0b8;--waited:#ff9e4a}}
 text{font:12px system-ui,-apple-system,"Segoe UI","Liberation Sans",sans-serif;fill:var(--dim);font-variant-numeric:tabular-nums}
 .title{font-size:15px;font-weight:600;fill:var(--ink)}.held{fill:var(--held)}.waited{fill:var(--waited)}
-.grid{stroke:var(--line)}path{fill:none;stroke-width:2}path.held{stroke:var(--held)}path.waited{stroke:var(--waited);stroke-dasharray:6 4}
+.grid{stroke:var(--line)}path{stroke-width:2}path.held{stroke:var(--held)}path.waited{stroke:var(--waited);stroke-dasharray:6 4}
 .mark{stroke:var(--ink);stroke-dasharray:2 3}
 """
 
@@ -71,7 +71,8 @@ def _axis(rows: list[dict[str, Any]], places: list[float], chosen: float | None)
                 f"<text class='title' x='{x:.1f}' y='{bottom + 40}' text-anchor='middle'>{row['idle_after']} recommended</text>"
             )
         elif row["now"]:
-            parts.append(f"<text x='{x:.1f}' y='{bottom + 58}' text-anchor='middle'>now</text>")
+            parts.append(f"<line class='grid' x1='{x:.1f}' x2='{x:.1f}' y1='{TOP}' y2='{bottom + 46}'/>")
+            parts.append(f"<text x='{x:.1f}' y='{bottom + 60}' text-anchor='middle'>{row['idle_after']} now</text>")
         if resident or (x - last >= LABEL_GAP and places[-1] - x >= 1.2 * LABEL_GAP):
             parts.append(f"<text x='{x:.1f}' y='{bottom + 20}' text-anchor='middle'>{row['idle_after']}</text>")
             last = x
@@ -86,7 +87,7 @@ def _curve(places: list[float], values: list[float | None], top: float, name: st
         else f"<rect class='{name}' x='{x - 3.5:.1f}' y='{y - 3.5:.1f}' width='7' height='7'/>"
         for x, y in points
     )  # fmt: skip
-    return f"<path class='{name}' d='{path}'/>{dots}"
+    return f"<path class='{name}' style='fill:none' d='{path}'/>{dots}"
 
 
 def _y(value: float, top: float) -> float:
@@ -94,11 +95,11 @@ def _y(value: float, top: float) -> float:
 
 
 def _round_up(value: float) -> float:
-    """The next of 1, 2, 4, 8 (times ten to some power), so that quarters of it are round."""
+    """The next number (times ten to some power) whose quarters are round."""
     if value <= 0:
         return 1.0
     size = 10.0 ** int(log(value, 10) // 1)
-    return next(step * size for step in (1, 2, 4, 8, 10, 20) if step * size >= value * 0.9999)
+    return next(step * size for step in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 5, 6, 8, 10, 12) if step * size >= value * 0.9999)
 
 
 def _text(value: object) -> str:
