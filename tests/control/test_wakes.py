@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tenure.control import verbs
+from tenure.control.clock import from_wire, wire
 from tenure.control.wakes import BACK, STEPS
 from tenure.domain.events import EventKind
+from tenure.domain.ids import Instant
 
 from .conftest import ME, House
 from .test_models import declare, model, models, until
@@ -75,3 +79,26 @@ def test_coming_back_is_a_wake_of_its_own(models: Callable[..., House], tmp_path
     answered = model(house)["last_wake"].get("first_token_at")
     assert (again["cause"], again["admitted_at"]) == (BACK, row["last_wake"]["admitted_at"])
     assert answered is not None
+
+
+def test_the_idle_clock_goes_on_where_it_was(models: Callable[..., House], tmp_path: Path) -> None:
+    """From the last inference, or from when it became ready: not from when the platform came back."""
+    home = tmp_path / "home"
+    for name in ("silent", "asked"):
+        declare(home, name, idleAfter="1h", queueName="general")
+    house = models()
+    for name in ("silent", "asked"):
+        verbs.wake(house.platform, name, caller=ME)
+    for name in ("silent", "asked"):
+        until(house, "ready", name=name)
+    house.close(keep_jobs=True)
+    answered = Instant(time.time_ns() // 1_000_000 * 1000)
+    (home / "gateway").mkdir(exist_ok=True)
+    line = {"at": answered / 1e6, "model": "asked", "run": "2.1"}
+    (home / "gateway" / "requests.jsonl").write_text("torn\n" + json.dumps(line) + "\n")
+    house.open(card=None)
+    for name in ("silent", "asked"):
+        row = until(house, "ready", name=name)
+        last = answered if name == "asked" else from_wire(row["last_wake"]["ready_at"])
+        assert row["last_inference_at"] == (wire(answered) if name == "asked" else None)
+        assert abs(from_wire(row["sleeps_at"]) - last - 3_600_000_000) < 20_000

@@ -113,9 +113,12 @@ class Lives:
     def _begun(self, kept: Kept, live: Live | None, now: int) -> None:
         """A run of its job is there: the first look at it sets its clock."""
         if live is not None and kept.run != live.current_run:
+            attempt = self._platform.ledger.find_attempt(live.current_run)
+            if attempt is None:
+                return  # it is being written this moment, and with it comes another look
+            admitted = attempt.created_at
             kept.run, kept.started_us, kept.ready_run, kept.silent_us = live.current_run, now, None, 0
             kept.blocked_by, kept.placeable, kept.drain, kept.server = (), True, None, None
-            admitted = self._platform.ledger.attempt(live.current_run).created_at
             if kept.last_wake.get("admitted_at", admitted) != admitted:
                 kept.last_wake = {"asked_at": admitted, "cause": BACK, "by": "tenure", "job_id": kept.job}
             kept.last_wake["admitted_at"] = admitted
@@ -125,9 +128,9 @@ class Lives:
         if kept.run is None or kept.port is None:
             return
         if "started_at" not in kept.last_wake:
-            kept.last_wake["started_at"] = (
-                self._platform.ledger.attempt(kept.run).started_at or self._platform.clock.now()
-            )
+            attempt = self._platform.ledger.find_attempt(kept.run)
+            if attempt is not None and attempt.started_at is not None:
+                kept.last_wake["started_at"] = attempt.started_at
         if kept.ready_run != kept.run:
             self._starting(kept, now)
             return
@@ -193,12 +196,13 @@ class Lives:
         with self._lock:
             if kept.run != run or kept.leaving_us or kept.cancelled:
                 return
-            kept.ready_run, kept.ready_us, kept.looked_us = run, self._now(), self._now()
+            kept.ready_run, kept.looked_us = run, self._now()
             listening = kept.probe.listening_at if kept.probe is not None else None
             kept.server = kept.probe.listener if kept.probe is not None else None
             if listening is not None:
                 kept.last_wake.setdefault("listening_at", Instant(int(listening * 1e6)))
-            kept.last_wake.setdefault("ready_at", self._platform.clock.now())
+            at = self._platform.clock.now()
+            kept.ready_us = self._now() - max(0, at - kept.last_wake.setdefault("ready_at", at))
             kept.probe = None
             self.step(kept)
 

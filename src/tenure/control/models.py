@@ -28,7 +28,7 @@ from .model_leaving import LOOK_S
 from .model_life import Lives
 from .model_news import ModelNews
 from .namings import class_of
-from .wakes import remembered
+from .wakes import last_inferences, remembered
 from .window_gate import shut_to
 
 if TYPE_CHECKING:
@@ -66,6 +66,9 @@ class Models:
             for name, wakes in remembered(self._platform.ledger, before=self._platform.started_at).items():
                 if name in self._kept:
                     self._kept[name].wakes, self._kept[name].last_wake = wakes.count, dict(wakes.last)
+            for name, at in last_inferences(self._platform.settings.home / "gateway" / "requests.jsonl").items():
+                if name in self._kept:
+                    self._kept[name].last_inference_at = at
             self._adopt()
             self._known = True
             early, self._early = self._early, []
@@ -275,6 +278,9 @@ class Models:
                 self._drop(live)
                 continue
             kept.job, kept.port, kept.asked_us, kept.adopted = live.id, port_of(live), now, live.current_run
+            last = kept.last_inference_at or kept.last_wake.get("ready_at")
+            if last is not None:  # the idle clock goes on; without a word it begins anew
+                kept.asked_us = now - max(0, self._platform.clock.now() - last)
             self._lives.step(kept)
 
     def _begins_now(self, live: Live) -> bool:

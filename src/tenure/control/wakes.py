@@ -1,12 +1,16 @@
 """What the ledger remembers of wakes: how many there were of each model, and the last one step by step.
 
-Read once, when the platform starts: a wake is a job, and its steps are in the job's own lines of the diary.
+Read once, when the platform starts: a wake is a job, and its steps are in the job's own lines of the diary.  When a model
+last answered is in the gateway's journal.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tenure.domain.events import Event, EventKind
@@ -17,13 +21,14 @@ from tenure.sdk.record import parse_time
 
 from .model_jobs import MODEL, PROJECT, owner
 
-__all__ = ["BACK", "STEPS", "Wakes", "remembered"]
+__all__ = ["BACK", "STEPS", "Wakes", "last_inferences", "remembered"]
 
 STEPS = ("asked_at", "admitted_at", "started_at", "listening_at", "ready_at", "first_token_at")
 """The steps of a wake, in their order.  One that has not come is not there."""
 
 BACK = "it comes back after it had made room"
 PAGE = 1000
+TAIL = 256 << 10  # bytes of the journal: about a thousand requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,25 @@ def remembered(ledger: Ledger, *, before: Instant) -> Mapping[str, Wakes]:
         cursor = page.next
         if cursor is None:
             return {name: Wakes(count, _steps(ledger, newest[name], before)) for name, count in counts.items()}
+
+
+def last_inferences(journal: Path) -> Mapping[str, Instant]:
+    """When each model last answered, by the end of the gateway's journal; who is not in it was long ago, or never."""
+    found: dict[str, Instant] = {}
+    try:
+        with journal.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return found
+    for raw in lines:
+        try:
+            line = json.loads(raw)
+            if line["run"] is not None:
+                found[str(line["model"])] = Instant(int(line["at"] * 1e6))
+        except (ValueError, KeyError, TypeError):
+            continue  # the first one of these is torn, and others may be foreign
+    return found
 
 
 def _steps(ledger: Ledger, row: JobRow, before: Instant) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def model_json(platform: Platform, kept: Kept) -> dict[str, Any]:
         "placeable": kept.placeable,
         "retry_after_s": round(wait, 3),
         "window": _window(platform, row) if row is not None else None,
-        "last_wake": {k: wire(v) if k in STEPS else v for k, v in kept.last_wake.items()},
+        "last_wake": {k: wire(v) if k in STEPS else v for k, v in dict(kept.last_wake).items()},
     }
 
 
