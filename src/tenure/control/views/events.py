@@ -15,6 +15,7 @@ __all__ = ["event_json", "events", "model_events"]
 
 MODELS = frozenset(kind for kind in EventKind if kind.name.startswith("MODEL_"))
 LOOKED_AT = 2000  # lines about all models that are looked through for those of one
+BACK = 100_000  # lines of the whole diary: an old one is not gone through for a page that asks every two seconds
 
 
 def events(platform: Platform, *, after: int = 0, job: str | None = None, limit: int = 500) -> list[dict[str, Any]]:
@@ -24,7 +25,8 @@ def events(platform: Platform, *, after: int = 0, job: str | None = None, limit:
 
 def model_events(platform: Platform, name: str, *, limit: int = 50) -> list[dict[str, Any]]:
     """The latest wakes, states and held requests of one model, newest first."""
-    lines = platform.ledger.events(kinds=MODELS, limit=LOOKED_AT, newest=True)
+    after = max(0, platform.news.cursor - BACK)
+    lines = platform.ledger.events(after=after, kinds=MODELS, limit=LOOKED_AT, newest=True)
     return [event_json(line) for line in lines if line.data.get("model") == name][:limit]
 
 
