@@ -43,6 +43,12 @@ def test_models_are_shown_woken_and_watched(
         assert "load" in shown
         assert f'href="/jobs/{woken.json["job_id"]}"' in shown
         assert door.ask("POST", "/api/v1/models/small:sleep").json["state"] in ("draining", "asleep")
+        told = door.ask("GET", "/api/v1/models/small/advice?windows_s=30&windows_s=7200&days=1&second_is_worth=5").json
+        assert [row["idle_after"] for row in told["rows"]] == ["30s", "1h", "2h", "resident"]
+        assert (told["recommended"], told["second_is_worth"], told["requests"]) == (None, 5, 0)
+        for query, status in (("days=0", 422), ("days=x", 422), ("windows_s=-1", 422), ("second_is_worth=-1", 422)):
+            assert door.ask("GET", f"/api/v1/models/small/advice?{query}").status == status, query
+        assert door.ask("GET", "/api/v1/models/none/advice").status == 404
 
 
 def test_the_steps_of_a_wake_are_those_that_are_over() -> None:
