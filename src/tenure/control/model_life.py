@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tenure.domain.errors import Conflict, NotFound, TenureError
 from tenure.domain.events import EventKind
-from tenure.domain.ids import Instant, JobId, RunId, WorkloadKey
+from tenure.domain.ids import Instant, JobId, RunId
 from tenure.domain.lifecycle import JobState, Outcome
 from tenure.domain.model import ModelState
 from tenure.domain.reasons import PendingReason
@@ -27,9 +27,10 @@ from .clock import wire
 from .kept import Kept
 from .live import Live
 from .model_faults import backoff_s, died, taken
-from .model_jobs import free_port, in_the_place, spec_of
+from .model_jobs import free_port, spec_of
 from .model_leaving import LOOK_S, STILL_THERE, Leaving
 from .model_news import ModelNews
+from .model_waiting import why_it_waits
 from .namings import priority_of, queue_of
 from .probing import Probe
 from .wakes import BACK
@@ -41,8 +42,6 @@ __all__ = ["LOOK_S", "Lives"]
 
 STALE_S = 15.0  # a gateway that has not spoken for this long has nothing in flight
 STEADY_S = 10.0  # a server that was ready for this long has not failed to start
-HOPELESS = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured", "Deactivated", "OnHold", "Suspended"})
-"""Reasons for waiting that time alone does not mend."""
 
 
 class Lives:
@@ -105,7 +104,7 @@ class Lives:
         if stale or kept.state is not ModelState.QUEUED:
             kept.looked_us = now
             before = (kept.blocked_by, kept.placeable)
-            reason, message = self._why(kept, live)
+            reason, message = why_it_waits(self._platform, kept, live, self._kept.values())
             self._set(kept, ModelState.QUEUED, reason, message)
             if (kept.blocked_by, kept.placeable) != before:
                 self._news.tell()
@@ -296,19 +295,6 @@ class Lives:
             self._poke()  # it has just ended by itself
 
     # ------------------------------------------------------------------ inside
-
-    def _why(self, kept: Kept, live: Live | None) -> tuple[str, str]:
-        """Why it waits, and which models hold what it waits for."""
-        platform = self._platform
-        with platform.conductor.lock:
-            if live is None or not live.in_engine:
-                return (live.reason, live.message) if live is not None else ("PendingEvaluation", "")
-            told = platform.engine.explain(WorkloadKey(live.id), platform.clock.steady())
-            holders = {str(holder.key) for blocker in told.blockers for holder in blocker.held_by}
-            others = [one for holder in holders if (one := platform.conductor.live.get(JobId(holder)))]
-        kept.blocked_by = tuple(sorted(k.model.name for k in self._kept.values() if k.job in holders and k is not kept))
-        kept.placeable = str(told.reason) not in HOPELESS
-        return str(told.reason), told.message + in_the_place(kept.model.name, others)
 
     def _set(self, kept: Kept, state: ModelState, reason: str, message: str, **data: object) -> None:
         self._news.became(kept, state, reason, message, **data)
