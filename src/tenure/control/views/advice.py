@@ -63,7 +63,7 @@ def model_advice(
         "wake": {**asdict(wakes), "basis": _basis(wakes.count)},
         "second_is_worth": second_is_worth,
         "rows": [_row(row, shares=model.shares, memory=model.gpu_memory, now=now_s) for row in advice.rows],
-        "recommended": None if advice.idle_after_s is None else {"idle_after_s": advice.idle_after_s, "spec": f"idleAfter: {spell(advice.idle_after_s)}"},
+        "recommended": None if advice.idle_after_s is None else {"idle_after_s": advice.idle_after_s, "spec": ("resident: false, " if model.resident else "") + f"idleAfter: {spell(advice.idle_after_s)}"},
         "reason": advice.reason,
     }  # fmt: skip
 
