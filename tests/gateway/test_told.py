@@ -41,6 +41,10 @@ def spans(home: Home, trace: str) -> list[dict[str, Any]]:
     return found
 
 
+def server_pid(home: Home) -> int:
+    return int(home.chat("told").json["pid"])
+
+
 def attributes(span: dict[str, Any]) -> dict[str, Any]:
     return {one["key"]: next(iter(one["value"].values())) for one in span["attributes"]}
 
@@ -75,6 +79,9 @@ def test_a_request_that_wakes_and_waits_and_streams_is_told_whole(home: Home, tm
         "told-sql",
     )
     assert said[otel.STATUS] == "200"
+    environment = Path(f"/proc/{server_pid(home)}/environ").read_bytes().split(b"\0")
+    trace = next(one for one in environment if one.startswith(b"TRACEPARENT=")).decode().split("-")
+    assert span["links"] == [{"traceId": trace[1], "spanId": trace[2]}], "the run that answered is a trace of its own"
     assert said[otel.FIRST_CHUNK] == pytest.approx(line["first_byte_s"], abs=1e-5)
     assert began * 1e9 - 1e7 < int(span["startTimeUnixNano"]) < int(span["endTimeUnixNano"]) < time.time() * 1e9
     upstream = next(one["headers"] for one in lines(tmp_path / "seen") if one["path"] == "/v1/chat/completions")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from tenure.domain.attempt import AttemptSpec, AttemptState, Backend, Observation, Stop, StopKind
 from tenure.domain.errors import LaunchError, TenureError
 from tenure.domain.events import Event, EventKind
-from tenure.domain.ids import JobId, RunId, run_id
+from tenure.domain.ids import Instant, JobId, RunId, run_id
 from tenure.domain.lifecycle import JobEvent, JobState, Outcome
 from tenure.domain.plan import Shrink
 from tenure.domain.reasons import EvictionReason, PendingReason
@@ -27,7 +27,7 @@ from .workloads import processes_of
 if TYPE_CHECKING:
     from .conductor import Conductor
 
-__all__ = ["Driver"]
+__all__ = ["Driver", "traceparent_of"]
 
 
 class Driver:
@@ -258,9 +258,7 @@ class Driver:
             CUDA_DEVICE_ORDER="PCI_BUS_ID",
             CUDA_VISIBLE_DEVICES=",".join(cards),
         )
-        # A run is one trace.  Its ids follow from the run's name and birth, so that whoever reads the record finds it.
-        seed = hashlib.sha256(f"{run_dir}\0{live.submitted_at}".encode()).hexdigest()
-        env.setdefault("TRACEPARENT", f"00-{seed[:32]}-{seed[32:48]}-01")
+        env.setdefault("TRACEPARENT", traceparent_of(run_dir, live.submitted_at))
         about = {"tenure.job.id": live.id, "tenure.run.id": live.current_run, "tenure.attempt": str(live.attempts)}
         given = [env["OTEL_RESOURCE_ATTRIBUTES"]] if env.get("OTEL_RESOURCE_ATTRIBUTES") else []
         env["OTEL_RESOURCE_ATTRIBUTES"] = ",".join([*given, *(f"{k}={quote(v)}" for k, v in about.items())])
@@ -268,3 +266,9 @@ class Driver:
             env["TENURE_ARRAY_JOB_ID"] = live.array_id
             env["TENURE_ARRAY_TASK_ID"] = str(live.array_index)
         return env
+
+
+def traceparent_of(run_dir: Path, submitted_at: Instant) -> str:
+    """A run is one trace.  Its ids follow from the run's name and birth, so that whoever reads the record finds it."""
+    seed = hashlib.sha256(f"{run_dir}\0{submitted_at}".encode()).hexdigest()
+    return f"00-{seed[:32]}-{seed[32:48]}-01"

@@ -122,6 +122,12 @@ class Request:
             **self.facts,
         }
 
+    def answered_by(self, traceparent: str | None) -> None:
+        """The run that answers is a trace of its own."""
+        if self.span is not None and traceparent is not None:
+            _, trace, first, _ = traceparent.split("-")
+            self.span.link = (trace, first)
+
     def ended(self) -> Span | None:
         """Its span, with what is to be told of it; None for one that is not to be recorded."""
         span = self.span

@@ -23,7 +23,7 @@ from .protocol import ARRIVED, abort, unwatch, watch
 from .reporting import Report
 from .request import Receive, Request, Scope, Send, read_body
 from .spans import span_of
-from .upstream import GONE, Upstream
+from .upstream import Left, Upstream
 from .uses import Uses
 from .who import Callers
 from .words import Action, Forward, Refuse, Sleep, Ticket, Wake, seen_of
@@ -162,11 +162,14 @@ class Gateway:
             verdict = future.result() if future.done() else await self._held(request, future)
             if isinstance(verdict, Refuse):
                 raise Refused(verdict.status, verdict.code, verdict.message, retry_after_s=verdict.retry_after_s)
+            if request.waited:
+                self._report.spoke(request)  # what was held is in flight now: its model is not idle
             request.run = verdict.run
+            request.answered_by(self.names.rows.get(request.model, {}).get("traceparent"))
             try:
                 await self._passing.forward(request, verdict.port)
                 return
-            except GONE as error:
+            except Left as error:
                 if request.passed:
                     await self._passing.cut(request, error)
                     return

@@ -8,6 +8,7 @@ from tenure.domain.model import ModelState
 from tenure.ledger import WindowRow
 
 from ..clock import wire
+from ..driving import traceparent_of
 from ..models import Kept
 from ..wakes import STEPS
 
@@ -52,12 +53,21 @@ def model_json(platform: Platform, kept: Kept) -> dict[str, Any]:
         "inference_paths": list(model.inference_paths),
         "stop_timeout_s": model.stop_timeout_s,
         "port": kept.port if ready else None,
+        "traceparent": _traceparent(platform, kept) if ready else None,
         "blocked_by": list(kept.blocked_by),
         "placeable": kept.placeable,
         "retry_after_s": round(wait, 3),
         "window": _window(platform, row) if row is not None else None,
         "last_wake": {k: wire(v) if k in STEPS else v for k, v in dict(kept.last_wake).items()},
     }
+
+
+def _traceparent(platform: Platform, kept: Kept) -> str | None:
+    """The trace that its run is, for the spans of requests to name."""
+    live = platform.conductor.live.get(kept.job) if kept.job is not None else None
+    if live is None or kept.run is None:
+        return None
+    return traceparent_of(platform.conductor.driver.run_dir(kept.run), live.submitted_at)
 
 
 def _window(platform: Platform, row: WindowRow) -> dict[str, Any]:

@@ -537,6 +537,7 @@ class Model(Loose):
     inference_paths: list[str]
     stop_timeout_s: float
     port: int | None
+    traceparent: str | None
     blocked_by: list[str]
     placeable: bool
     retry_after_s: float
