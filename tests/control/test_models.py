@@ -67,6 +67,21 @@ def ask(row: dict[str, Any], path: str = "/pid") -> Any:
         return json.load(answer)
 
 
+CONTRACT = {
+    "name",
+    "state",
+    "job_id",
+    "run_id",
+    "reason",
+    "in_flight",
+    "held",
+    "wakes",
+    "last_inference_at",
+    "sleeps_at",
+}
+"""What scripts rely on."""
+
+
 def test_a_model_wakes_is_a_job_and_sleeps(models: Callable[..., House], tmp_path: Path) -> None:
     declare(tmp_path / "home", "small", aliases=["default"])
     house = models()
@@ -81,6 +96,7 @@ def test_a_model_wakes_is_a_job_and_sleeps(models: Callable[..., House], tmp_pat
         "on-demand",
     )
     assert row["run_id"] == f"{job['id']}.1"
+    assert set(row) >= CONTRACT
     pid = ask(row)["pid"]
     environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     assert f"CUDA_CACHE_PATH={tmp_path}/home/caches/small/cuda".encode() in environment

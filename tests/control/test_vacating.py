@@ -25,6 +25,8 @@ from tenure.ledger import JobRow
 from tenure.telemetry.cards import CardSample
 from tenure.telemetry.nvml import GpuProcess
 
+from .conftest import House
+
 CARD = CardId("GPU-1")
 GIB = 1 << 30
 
@@ -172,3 +174,9 @@ def test_a_driver_that_hangs_holds_up_the_end_and_not_who_asked(rig: Rig) -> Non
     assert rig.heard.empty()
     rig.driver.answers.set()
     assert rig.next().remark == ""
+
+
+def test_a_platform_with_declared_cards_looks_at_nothing(house: House) -> None:
+    job = house.gpu("true")
+    house.wait(job)
+    assert "vacating" not in {thread.name for thread in threading.enumerate()}
