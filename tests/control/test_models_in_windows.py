@@ -77,3 +77,19 @@ def test_an_announced_window_keeps_no_model_asleep(models: Callable[..., House],
     house.until("it is open", lambda: views.window(house.platform, window)["state"] == "active")
     assert model(house)["state"] not in ("ready", "starting")
     verbs.release_window(house.platform, window, caller=ME)
+
+
+def test_a_resident_model_stays_whatever_its_class(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "always", resident=True, stopTimeout="1s")
+    house = models()
+    run = until(house, "ready", name="always")["run_id"]
+    window = verbs.claim_window(house.platform, caller=ME)["id"]
+    house.until("it is open", lambda: views.window(house.platform, window)["state"] == "active")
+    row = model(house, "always")
+    assert (row["state"], row["run_id"], row["window"]) == ("ready", run, None)
+    verbs.release_window(house.platform, window, caller=ME)
+    window = verbs.claim_window(house.platform, caller=ME, including_resident=True)["id"]
+    house.until("it is open", lambda: views.window(house.platform, window)["state"] == "active")
+    assert model(house, "always")["window"]["id"] == window
+    verbs.release_window(house.platform, window, caller=ME)
+    assert until(house, "ready", name="always")["run_id"] != run

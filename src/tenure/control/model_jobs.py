@@ -16,10 +16,22 @@ from tenure.domain.model import Model
 
 from .live import Live
 
-__all__ = ["MODEL", "PORT", "PROJECT", "free_port", "in_the_place", "model_of", "owner", "port_of", "spec_of"]
+__all__ = [
+    "MODEL",
+    "PORT",
+    "PROJECT",
+    "free_port",
+    "in_the_place",
+    "is_resident",
+    "model_of",
+    "owner",
+    "port_of",
+    "spec_of",
+]
 
 PROJECT = "models"
 MODEL, PORT = "tenure.dev/model", "tenure.dev/port"  # labels: whose job it is, and where it listens
+RESIDENT = "tenure.dev/resident"  # a label of those that are never put to sleep
 PORTS = range(20_000, 32_000)  # below what the kernel gives to outgoing connections, so that none of them is in the way
 CACHES: Mapping[str, str] = {
     "CUDA_CACHE_PATH": "cuda",
@@ -61,7 +73,7 @@ def spec_of(model: Model, *, home: Path, port: int) -> JobSpec:
         shares=model.shares,
         gpu_memory=model.gpu_memory,
         grace_s=model.stop_timeout_s,
-        labels={MODEL: model.name, PORT: str(port)},
+        labels={MODEL: model.name, PORT: str(port), **({RESIDENT: "true"} if model.resident else {})},
     )
 
 
@@ -70,6 +82,11 @@ def model_of(live: Live) -> str | None:
     if live.spec.project != PROJECT or live.spec.owner != owner() or port_of(live) is None:
         return None
     return live.spec.labels.get(MODEL)
+
+
+def is_resident(live: Live) -> bool:
+    """A model that was declared resident, of whatever class."""
+    return model_of(live) is not None and live.spec.labels.get(RESIDENT) == "true"
 
 
 def port_of(live: Live) -> int | None:

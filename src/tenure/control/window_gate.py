@@ -101,9 +101,9 @@ def shut_to(conductor: Conductor, model: Model, *, priority: int) -> WindowRow |
     """The window in which this model cannot wake now, on any card; the one that is over first."""
     if not (model.shares or model.gpu_memory):
         return None
-    rule = Rule(conductor.engine.policy)
+    stays = model.resident or Rule(conductor.engine.policy).is_always_on(priority)
     holding = [row for row in conductor.windows.rows if conductor.windows.holds(row)]
-    barred = {row.card: row for row in holding if row.including_resident or not rule.is_resident(priority)}
+    barred = {row.card: row for row in holding if row.including_resident or not stays}
     return _first_over(conductor, barred) if _everywhere(conductor, barred) else None
 
 

@@ -12,7 +12,7 @@ from tenure.domain.workload import Card
 from tenure.ledger import WindowRow
 
 from .live import Live
-from .model_jobs import model_of
+from .model_jobs import is_resident, model_of
 
 __all__ = ["DEFAULT_US", "Rule", "fits", "for_window", "limit_us", "uses_card"]
 
@@ -40,9 +40,9 @@ class Rule:
         return (self.resident(live) and not window.including_resident) or self.inside(live, window)
 
     def resident(self, live: Live) -> bool:
-        return self.is_resident(live.priority)
+        return self.is_always_on(live.priority) or is_resident(live)
 
-    def is_resident(self, priority: int) -> bool:
+    def is_always_on(self, priority: int) -> bool:
         return self._resident is not None and priority >= self._resident
 
     def spared(self, live: Live) -> bool:
