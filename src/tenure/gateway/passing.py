@@ -13,12 +13,10 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-import aiohttp
-
 from .answers import STREAM_HEADERS, error_body, error_event
 from .protocol import abort
 from .request import Request
-from .upstream import GONE, Upstream, answer_headers, content_type, request_headers
+from .upstream import Answer, Left, Upstream, answer_headers, request_headers
 
 __all__ = ["Passing"]
 
@@ -37,17 +35,17 @@ class Passing:
         self._upstream, self._told, self._silence_s = upstream, first_byte, silence_s
 
     async def forward(self, request: Request, port: int) -> None:
-        """Raises one of GONE."""
-        target = request.scope["raw_path"].decode("latin-1")
+        """Raises Left."""
+        target: bytes = request.scope["raw_path"]
         if request.scope["query_string"]:
-            target += "?" + request.scope["query_string"].decode("latin-1")
+            target += b"?" + request.scope["query_string"]
         headers = request_headers(request.scope["headers"])
         if request.span is not None:
-            headers.append(("traceparent", request.span.header))
+            headers.append((b"traceparent", request.span.header.encode()))
         request.sent_at, request.port = time.monotonic(), port
         answer = await self._upstream.send(request.method, port, target, headers, request.body)
         try:
-            streamed = content_type(answer.headers) == "text/event-stream"
+            streamed = answer.content_type == "text/event-stream"
             if request.begun and not (streamed and answer.status < 300):
                 await self._into_stream(request, answer)
                 return
@@ -57,7 +55,7 @@ class Passing:
                 return
             await self._chunks(request, answer, streamed=streamed)
         finally:
-            answer.close() if not answer.content.at_eof() else answer.release()
+            answer.close()
 
     async def cut(self, request: Request, error: BaseException) -> None:
         """The server left in the middle of its answer: the client is told, and never left to wait."""
@@ -70,22 +68,22 @@ class Passing:
             request.done = True
             abort(request.scope)
 
-    async def _whole(self, request: Request, answer: aiohttp.ClientResponse) -> None:
+    async def _whole(self, request: Request, answer: Answer) -> None:
         """A short answer: read before a byte of it is sent.  One to HEAD has its length and no body."""
         body = await answer.read()
         self._first_byte(request, answer.status)
         request.saw(body)
-        headers = answer_headers(answer.raw_headers)
+        headers = answer_headers(answer.headers)
         if request.method != "HEAD":
             headers = [pair for pair in headers if pair[0] != b"content-length"]
             headers.append((b"content-length", str(len(body)).encode()))
         await request.start(answer.status, _marked(request, headers))
         await request.end(body)
 
-    async def _chunks(self, request: Request, answer: aiohttp.ClientResponse, *, streamed: bool) -> None:
+    async def _chunks(self, request: Request, answer: Answer, *, streamed: bool) -> None:
         request.passed = True
         if not request.begun:
-            headers = answer_headers(answer.raw_headers)
+            headers = answer_headers(answer.headers)
             if streamed:
                 headers = [
                     h for h in headers if h[0] not in (b"cache-control", b"x-accel-buffering", b"content-length")
@@ -94,7 +92,7 @@ class Passing:
             await request.start(answer.status, _marked(request, headers), events=streamed)
         silence = _Silence(self._silence_s, answer)
         try:
-            while chunk := await silence.broken(answer.content.readany()):
+            while chunk := await silence.broken(answer.chunk()):
                 if request.first_byte_s is None:
                     self._first_byte(request, answer.status)
                 request.saw(chunk)
@@ -105,7 +103,7 @@ class Passing:
             self._first_byte(request, answer.status)
         await request.end()
 
-    async def _into_stream(self, request: Request, answer: aiohttp.ClientResponse) -> None:
+    async def _into_stream(self, request: Request, answer: Answer) -> None:
         body = await answer.read()
         self._first_byte(request, answer.status)
         request.saw(body)
@@ -132,7 +130,7 @@ class _Silence:
 
     __slots__ = ("_answer", "_loop", "_over", "_seconds", "_since", "_timer")
 
-    def __init__(self, seconds: float, answer: aiohttp.ClientResponse) -> None:
+    def __init__(self, seconds: float, answer: Answer) -> None:
         self._seconds, self._answer = seconds, answer
         self._since: float | None = None  # None: the client is waited for, not the server
         self._over = False
@@ -140,11 +138,11 @@ class _Silence:
         self._timer = self._loop.call_later(seconds, self._look)
 
     async def broken(self, chunk: Awaitable[bytes]) -> bytes:
-        """The next chunk.  Raises ClientConnectionError after `seconds` without one."""
+        """The next chunk.  Raises Left after `seconds` without one."""
         self._since = self._loop.time()
         try:
             found = await chunk
-        except GONE:
+        except Left:
             if self._over:
                 raise self._silent() from None
             raise
@@ -156,8 +154,8 @@ class _Silence:
     def end(self) -> None:
         self._timer.cancel()
 
-    def _silent(self) -> aiohttp.ClientConnectionError:
-        return aiohttp.ClientConnectionError(f"it said nothing for {self._seconds:g} s")
+    def _silent(self) -> Left:
+        return Left(f"it said nothing for {self._seconds:g} s")
 
     def _look(self) -> None:
         now = self._loop.time()
