@@ -129,6 +129,22 @@ def test_a_refusal_is_a_line_and_a_span_with_its_error(home: Home) -> None:
     assert attributes(span)[otel.ERROR] == "model_not_placed"
 
 
+def test_who_leaves_while_it_is_held_has_a_line_with_its_wait(home: Home) -> None:
+    home.declare("told", "--load", "3")
+    home.reload()
+    connection = home.connect()
+    connection.request("POST", "/v1/chat/completions", b'{"model":"told"}', {"Content-Type": "application/json"})
+    eventually(lambda: home.model("told")["held"] == 1)
+    time.sleep(0.3)
+    connection.close()
+    line = told(home, model="told", left=True)
+    assert (line["status"], line["held"], line["run"], line["first_byte_s"]) == (499, True, None, None)
+    assert 0.3 < line["held_s"] <= line["seconds"] < 3
+    (span,) = eventually(lambda: spans(home, line["trace"]), timeout=3)
+    assert attributes(span)[otel.LEFT] is True
+    assert "status" not in span, "that is no error of ours"
+
+
 def test_metrics_speak_of_models_and_never_of_what_a_user_wrote(home: Home) -> None:
     home.declare("counted", "--load", "0.3", aliases=["other-name"])
     home.reload()

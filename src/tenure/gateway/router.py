@@ -183,14 +183,16 @@ class Gateway:
         self._report.held(request)
         request.waited = True
         pause = PING_AFTER_S
-        while not future.done():
-            await asyncio.wait({future}, timeout=pause if request.stream else None)
-            if not future.done():
-                if not request.begun:
-                    await request.start(200, [*STREAM_HEADERS, *request.limits], events=True)
-                await request.more(b": ping\n\n")
-                pause = PING_S
-        request.held_s += time.monotonic() - began
+        try:
+            while not future.done():
+                await asyncio.wait({future}, timeout=pause if request.stream else None)
+                if not future.done():
+                    if not request.begun:
+                        await request.start(200, [*STREAM_HEADERS, *request.limits], events=True)
+                    await request.more(b": ping\n\n")
+                    pause = PING_S
+        finally:  # also where the client leaves meanwhile
+            request.held_s += time.monotonic() - began
         return future.result()
 
     async def _refuse(self, request: Request, refused: Refused) -> None:
