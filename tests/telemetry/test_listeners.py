@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,25 @@ def test_another_network_address_is_not_taken_for_ours() -> None:
     line = "   0: 0200007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000 0 4242 1 0 100 0 0 10 0"
     assert listening_inodes([line], 8080) == set()
     assert listening_inodes([line.replace("0200007F", "0100007F")], 8080) == {4242}
+
+
+def test_what_is_no_listener_is_not_read_further() -> None:
+    """Thousands of closed connections cost nothing: the kernel writes every listener before them."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
+    pairs = [(socket.create_connection(server.getsockname()), server.accept()[0]) for server in held]
+    lines = Path("/proc/net/tcp").read_text().splitlines()
+    states = [line.split()[3] for line in lines[1:]]
+    assert states == sorted(states, key=lambda state: state != "0A"), "listeners come first"
+
+    def first(lines: list[str]) -> Iterator[str]:
+        for line in lines:
+            yield line
+            assert line.split()[3] in ("st", "0A"), "nothing behind the first that does not listen"
+
+    for server in held:
+        assert len(listening_inodes(first(lines), server.getsockname()[1])) == 1
+    for one in (*held, *(end for pair in pairs for end in pair)):
+        one.close()
 
 
 def test_a_connection_is_counted_at_the_side_that_was_called() -> None:

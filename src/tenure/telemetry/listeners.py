@@ -36,13 +36,18 @@ class Listener:
 
 
 def listening_inodes(lines: Iterable[str], port: int) -> set[int]:
-    """The sockets that would be given a connection to 127.0.0.1:`port`, from the lines of /proc/net/tcp or tcp6."""
+    """The sockets that would be given a connection to 127.0.0.1:`port`, from the lines of /proc/net/tcp or tcp6.
+
+    The kernel writes listening sockets before all others (tcp_seq_start), so the rest, which may be thousands, is not read.
+    """
     found = set()
     wanted = f"{port:04X}"
     for line in lines:
-        fields = line.split()
-        if len(fields) < 10 or fields[3] != LISTEN:
+        fields = line.split(maxsplit=10)
+        if len(fields) < 10 or fields[0] == "sl":
             continue
+        if fields[3] != LISTEN:
+            break
         address, _, number = fields[1].rpartition(":")
         if number == wanted and address in _LOOPBACK:
             found.add(int(fields[9]))
