@@ -6,6 +6,7 @@ A real platform whose loop is stepped by hand, over attempts in memory and a clo
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,7 +28,7 @@ from tenure.control.namings import class_of
 from tenure.control.verbs.submit import submit_specs
 from tenure.control.window_rule import Rule
 from tenure.domain.errors import Conflict, InvalidRequest
-from tenure.domain.ids import Instant
+from tenure.domain.ids import Instant, JobId, run_id
 from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
 from tenure.domain.window import WindowState
 from tenure.ledger import Ledger, WindowRow, fold
@@ -55,8 +56,8 @@ class Turned(Clock):
 class WindowStates(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self._folder = tempfile.TemporaryDirectory(prefix="tenure-windows-")
-        home = Path(self._folder.name) / "home"
+        self._folder = tempfile.mkdtemp(prefix="tenure-windows-")
+        home = Path(self._folder) / "home"
         self.world = World()
         self.clock = Turned(1_796_000_000 * SECOND)
         self.settings: Settings = load({"TENURE_HOME": str(home), "PATH": "/usr/bin:/bin", "HOME": str(home)})
@@ -110,7 +111,7 @@ class WindowStates(RuleBasedStateMachine):
             self._check_diary()
         finally:
             self.platform.ledger.close()
-            self._folder.cleanup()
+            shutil.rmtree(self._folder)
             super().teardown()
 
     # ------------------------------------------------------------------ what happens
@@ -144,12 +145,17 @@ class WindowStates(RuleBasedStateMachine):
 
     @rule(
         who=st.sampled_from([ANN, BOB]), priority=st.sampled_from(["on-demand", "batch", "training", "always-on"]),
-        time=st.sampled_from([None, "10s", "100s"]), shares=st.integers(1, 4), window=st.booleans(),
+        time=st.sampled_from([None, "10s", "100s"]), shares=st.integers(1, 4), window=st.booleans(), stubborn=st.booleans(),
     )  # fmt: skip
-    def submit(self, who: Caller, priority: str, time: str | None, shares: int, window: bool) -> None:
-        body: dict[str, Any] = {"argv": ["work"], "workdir": self._folder.name, "shares": shares, "gpu_memory": "1Gi", "priority": priority, "window": window}  # fmt: skip
+    def submit(
+        self, who: Caller, priority: str, time: str | None, shares: int, window: bool, stubborn: bool
+    ) -> None:  # fmt: skip
+        """A stubborn one will not hear of leaving until it ends by itself."""
+        body: dict[str, Any] = {"argv": ["work"], "workdir": self._folder, "shares": shares, "gpu_memory": "1Gi", "priority": priority, "window": window}  # fmt: skip
         with suppress(InvalidRequest):
-            verbs.submit(self.platform, body | ({"time": time} if time else {}), caller=who)
+            job = verbs.submit(self.platform, body | ({"time": time} if time else {}), caller=who)["id"]
+            if stubborn:
+                self.world.stubborn.add(run_id(JobId(job), 1))
         self._settle()
 
     @rule()
@@ -159,13 +165,6 @@ class WindowStates(RuleBasedStateMachine):
             spec = spec_of(self.platform.policy.models["small"], home=self.settings.home, port=20_001)
             submit_specs(self.platform, [spec], env_digest=None, retry_of=[None])
         self._settle()
-
-    @rule(pick=st.integers(0, 9))
-    def is_stubborn(self, pick: int) -> None:
-        """One of those that run will not hear of leaving until it ends by itself."""
-        running = [live.current_run for live in self.conductor.live.values() if live.state is JobState.RUNNING]
-        if running:
-            self.world.stubborn.add(running[pick % len(running)])
 
     @rule(pick=st.integers(0, 9))
     def one_ends(self, pick: int) -> None:
