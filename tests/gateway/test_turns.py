@@ -67,6 +67,32 @@ def test_a_long_stream_is_never_cut_and_the_others_hear_when() -> None:
     assert all(one.refused is None for one in other.asked if one.at > 255)
 
 
+def test_a_stream_of_ten_minutes_does_not_keep_its_neighbours_from_the_same_model() -> None:
+    """Nobody else can have the place before its end: to hold up all who ask the model that is up would help nobody."""
+    card = Card("a", "b", limits=Limits())
+    long = Client(models=("a",), takes=600, think=1000)
+    crowd = [Client(models=("a",), takes=1, think=1) for _ in range(3)]
+    other = Client(models=("b",), think=1)
+    played(card, long, *crowd, other, seconds=700)
+    assert long.asked[0].over_at == pytest.approx(601, abs=1)
+    for one in crowd:
+        assert len(answered(one)) > 150, "it took nothing new for less than half of the time"
+    told = [one.refused.retry_after_s or 0 for one in other.asked if one.refused is not None]
+    assert told
+    assert min(told) >= 100, "a stream that has lasted for two minutes is thought to last as long again"
+    assert other.asked[-1].refused is None
+    assert len(answered(other)) >= 3, "and once it has ended there are turns"
+
+
+def test_streams_that_follow_each_other_do_not_keep_a_place_for_ever() -> None:
+    card = Card("a", "b", limits=Limits())
+    streams = [Client(models=("a",), takes=takes) for takes in (70, 55, 90)]
+    other = Client(models=("b",))
+    played(card, *streams, other, seconds=1200)
+    assert len(answered(other)) >= 3
+    assert min(len(answered(one)) for one in streams) >= 3
+
+
 def test_twenty_models_on_one_place_and_the_time_that_they_are_told_is_true() -> None:
     """A round takes 200 s, and nobody is held for more than 30: who comes again when told to is soon answered."""
     names = tuple(f"m{n}" for n in range(20))
@@ -98,6 +124,7 @@ def test_who_never_waits_gets_a_turn_too() -> None:
         hold_s=st.floats(5, 120),
         patience_s=st.floats(0.5, 20),
         residence_s=st.floats(0, 10),
+        drain_s=st.floats(1, 60),
         quiet_s=st.floats(0.1, 3),
         swaps_per_minute=st.integers(1, 8),
         swaps_at_once=st.integers(1, 3),

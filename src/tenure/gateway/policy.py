@@ -12,10 +12,10 @@ queue at the end.  The desk says when a model leaves.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from tenure.domain.model import ModelState
 
+from .line import Line
 from .pacing import Swaps
 from .words import Action, Forward, Limits, Refuse, Seen, Sleep, Ticket, Wake
 
@@ -23,48 +23,7 @@ __all__ = ["Desk"]
 
 ASK_AGAIN_S = 1.0  # a wake or a sleep that nothing followed is asked for again after this long
 LEAVING_S = 10.0  # a model that was asked to leave takes nothing new for this long, whatever its state still is
-LOAD_S = 5.0  # what a model is thought to need from its start until it is ready, before it was seen to
-
-
-@dataclass(slots=True)
-class _Line:
-    """One model at the desk."""
-
-    seen: Seen
-    since: float  # when it came into this state
-    told: float = -1e9  # when that was last heard
-    waiting: dict[int, Ticket] = field(default_factory=dict)
-    flying: dict[int, Ticket] = field(default_factory=dict)
-    asked_at: float = -1e9  # when a wake or a sleep was last asked for
-    left_at: float = -1e9  # when it was first asked to make room, in this state
-    quiet_since: float = -1e9
-    load_s: float = LOAD_S  # what its last start took
-    claim: float | None = None  # since when it is due for somebody who was refused with a time, and is to come again
-    claim_until: float = 0.0
-
-    @property
-    def oldest(self) -> Ticket | None:
-        return next(iter(self.waiting.values()), None)
-
-    @property
-    def due_since(self) -> float | None:
-        """Since when somebody has waited for it, here or away."""
-        oldest = self.oldest
-        if self.claim is None or oldest is None:
-            return self.claim if oldest is None else oldest.at
-        return min(self.claim, oldest.at)
-
-    @property
-    def up(self) -> bool:
-        return self.seen.state is ModelState.READY and self.seen.port is not None
-
-    def moved(self, seen: Seen, now: float) -> None:
-        """Into another state, or another run of the same."""
-        if seen.state is ModelState.READY:
-            self.quiet_since = now
-            if self.seen.state is ModelState.STARTING:
-                self.load_s = now - self.since
-        self.since, self.asked_at, self.left_at, self.seen = now, -1e9, -1e9, seen
+LASTS_S = 300.0  # a stream that is older than this is not thought to last for longer than this
 
 
 class Desk:
@@ -72,7 +31,7 @@ class Desk:
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, Line] = {}
         self._of: dict[int, str] = {}
         self._swaps = Swaps(self.limits)
         self._claimed: set[str] = set()
@@ -109,7 +68,7 @@ class Desk:
             if not line.flying:
                 del self._lines[name]
         for name, seen in table.items():
-            line = self._lines.setdefault(name, _Line(seen, since=now, quiet_since=now))
+            line = self._lines.setdefault(name, Line(seen, since=now, quiet_since=now))
             if (seen.state, seen.run) != (line.seen.state, line.seen.run):
                 line.moved(seen, now)
                 if seen.state is ModelState.FAILED:
@@ -177,7 +136,7 @@ class Desk:
 
     # ------------------------------------------------------------------ inside
 
-    def _settle(self, line: _Line, now: float) -> list[Action]:
+    def _settle(self, line: Line, now: float) -> list[Action]:
         """What can be done for those who wait for one model."""
         actions: list[Action] = []
         if line.up and not self._yields(line, now):
@@ -194,7 +153,7 @@ class Desk:
             actions += self._rouse(line, oldest, now)
         return actions + self._make_room(line, now)
 
-    def _come_again(self, line: _Line, ticket: Ticket, code: str, text: str, now: float) -> Refuse:
+    def _come_again(self, line: Line, ticket: Ticket, code: str, text: str, now: float) -> Refuse:
         """Refused with the time of its turn, which is kept for it meanwhile."""
         turn = self._turn_in(line, now)
         line.claim = min(ticket.at, line.claim if line.claim is not None else now)
@@ -202,11 +161,11 @@ class Desk:
         self._claimed.add(line.seen.name)
         return self._refuse(line, ticket, 503, code, text, turn)
 
-    def _unclaim(self, line: _Line) -> None:
+    def _unclaim(self, line: Line) -> None:
         line.claim = None
         self._claimed.discard(line.seen.name)
 
-    def _rouse(self, line: _Line, ticket: Ticket, now: float) -> list[Action]:
+    def _rouse(self, line: Line, ticket: Ticket, now: float) -> list[Action]:
         if line.seen.state not in (ModelState.ASLEEP, ModelState.FAILED) or now - line.asked_at < ASK_AGAIN_S:
             return []
         if line.seen.state is ModelState.FAILED and now < line.since + line.seen.retry_after_s:
@@ -214,7 +173,7 @@ class Desk:
         line.asked_at = now
         return [Wake(line.seen.name, ticket.what, ticket.who, ticket.id)]
 
-    def _make_room(self, line: _Line, now: float) -> list[Action]:
+    def _make_room(self, line: Line, now: float) -> list[Action]:
         """Ask the model that is in the way to leave, where it has nothing to do or has had its time."""
         since = line.due_since
         if line.seen.state is not ModelState.QUEUED or since is None:
@@ -239,35 +198,49 @@ class Desk:
         chosen.asked_at = now
         return [Sleep(chosen.seen.name, f"makes room for {line.seen.name}, for which {len(line.waiting) or 1} wait")]
 
-    def _yields(self, line: _Line, now: float) -> bool:
+    def _yields(self, line: Line, now: float) -> bool:
         """Does it take nothing new, because somebody has waited long enough for its place?"""
         if line.seen.resident:
             return False
         if now - line.left_at < LEAVING_S:
             return True
-        for other in self._lines.values():
-            since = other.due_since
-            if (
-                since is not None
-                and other.seen.state is ModelState.QUEUED
-                and line.seen.name in other.seen.blocked_by
-                and self._is_due(line, since, now)
-                and self._swaps.due_in(now) <= 0
-            ):
-                return True
-        return False
+        if not self._is_awaited(line, now):
+            line.yields_since, line.obstacles = None, ()
+            return False
+        if line.obstacles:
+            if any(id in line.flying for id in line.obstacles):
+                return False
+            line.yields_since, line.obstacles = now, ()
+        if line.yields_since is None:
+            line.yields_since = now
+        if line.flying and now - line.yields_since >= self.limits.drain_s * 2**line.fruitless:
+            # A long stream is not cut, and nobody gains where others wait for its end.  Twice as long the next time:
+            # however long streams are, and however many follow each other, there comes a time that lasts beyond them.
+            line.fruitless, line.obstacles = line.fruitless + 1, tuple(line.flying)
+            return False
+        return True
 
-    def _is_quiet(self, up: _Line, now: float) -> bool:
+    def _is_awaited(self, line: Line, now: float) -> bool:
+        """Has somebody waited long enough for its place, which may change hands now?"""
+        return self._swaps.due_in(now) <= 0 and any(
+            other.due_since is not None
+            and other.seen.state is ModelState.QUEUED
+            and line.seen.name in other.seen.blocked_by
+            and self._is_due(line, other.due_since, now)
+            for other in self._lines.values()
+        )
+
+    def _is_quiet(self, up: Line, now: float) -> bool:
         """Nobody asks it for anything; whoever it came up for has had the time to come again."""
         quiet_s = self.limits.quiet_s if up.claim is None else self.limits.patience_s
         return not up.waiting and now - up.quiet_since >= quiet_s
 
-    def _is_due(self, up: _Line, since: float, now: float) -> bool:
+    def _is_due(self, up: Line, since: float, now: float) -> bool:
         """The one that waits has been patient, and the one that is up has had its time."""
         return now - since >= self.limits.patience_s and now - up.since >= self.limits.residence_s
 
-    def _turn_in(self, line: _Line, now: float) -> float:
-        """About how many seconds until it can answer, if nothing that is in flight now lasts longer."""
+    def _turn_in(self, line: Line, now: float) -> float:
+        """About how many seconds until it can answer."""
         seen, limits = line.seen, self.limits
         match seen.state:
             case ModelState.STARTING:
@@ -277,7 +250,7 @@ class Desk:
                 since = line.due_since
                 patience = max(0.0, limits.patience_s - (now - (since if since is not None else now)))
                 turn = max(self._swaps.apart_s, limits.residence_s)
-                return max(self._swaps.due_in(now), patience) + before * turn + line.load_s
+                return max(self._swaps.due_in(now), patience, self._lasts(line, now)) + before * turn + line.load_s
             case ModelState.READY:  # somebody else is due: after that one's turn
                 return max(self._swaps.apart_s, limits.patience_s) + line.load_s
             case ModelState.FAILED:
@@ -285,7 +258,14 @@ class Desk:
             case ModelState.ASLEEP | ModelState.DRAINING:
                 return line.load_s
 
-    def _hopeless(self, line: _Line, ticket: Ticket, now: float) -> Refuse | None:
+    def _lasts(self, line: Line, now: float) -> float:
+        """How much longer what is in flight in its way may be: about as long as it already is, for all that is known."""
+        blockers = [self._lines[name] for name in line.seen.blocked_by if name in self._lines]
+        ages = [now - ticket.at for blocker in blockers for ticket in blocker.flying.values()]
+        longest = max(ages, default=0.0)
+        return min(longest, LASTS_S) if longest > self.limits.patience_s else 0.0
+
+    def _hopeless(self, line: Line, ticket: Ticket, now: float) -> Refuse | None:
         """Waiting does not help, or not for now."""
         seen = line.seen
         if seen.window and seen.state not in (ModelState.STARTING, ModelState.READY):
@@ -303,7 +283,7 @@ class Desk:
             return self._refuse(line, ticket, 503, "model_failed", _because(f"{seen.name} failed", seen), left)
         return None
 
-    def _failed(self, line: _Line) -> list[Action]:
+    def _failed(self, line: Line) -> list[Action]:
         """Its server has ended.  Who waited for it hears why; who was sent to it and got no byte waits once more."""
         actions: list[Action] = []
         self._unclaim(line)
@@ -315,12 +295,12 @@ class Desk:
                 actions.append(self._refuse(line, ticket, 503, "model_failed", text, max(1.0, line.seen.retry_after_s)))
         return actions
 
-    def _hold(self, line: _Line, ticket: Ticket, now: float) -> None:
+    def _hold(self, line: Line, ticket: Ticket, now: float) -> None:
         ticket.held_at = now
         line.waiting[ticket.id] = ticket
         self.held += 1
 
-    def _forward(self, line: _Line, ticket: Ticket) -> Forward:
+    def _forward(self, line: Line, ticket: Ticket) -> Forward:
         if line.waiting.pop(ticket.id, None) is not None:
             self.held -= 1
         self._unclaim(line)
@@ -330,7 +310,7 @@ class Desk:
         return Forward(ticket.id, line.seen.port, line.seen.run)
 
     def _refuse(
-        self, line: _Line, ticket: Ticket, status: int, code: str, message: str, retry_after_s: float | None = None
+        self, line: Line, ticket: Ticket, status: int, code: str, message: str, retry_after_s: float | None = None
     ) -> Refuse:
         if line.waiting.pop(ticket.id, None) is not None:
             self.held -= 1

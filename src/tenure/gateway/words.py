@@ -18,6 +18,7 @@ class Limits:
     hold_s: float = 120.0  # while the model waits for its turn; loading has the model's own startTimeout
     patience_s: float = 10.0  # after this long in line, whoever is up takes nothing new
     residence_s: float = 5.0  # but not before it has been ready for this long
+    drain_s: float = 30.0  # and for this long; after that, what is in flight is too long to hold others up for
     quiet_s: float = 1.0  # a model that others wait for leaves after this long without a request
     swaps_per_minute: int = 6
     swaps_at_once: int = 2  # of these, so many may follow each other at once; the others are spread over the minute
