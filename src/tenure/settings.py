@@ -57,7 +57,7 @@ class Settings:
 
 
 def load(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the environment: TENURE_HOME (default `~/.tenure`), TENURE_LEDGER_URL, TENURE_HOST, TENURE_PORT, TENURE_GATEWAY_HOST, TENURE_GATEWAY_PORT, TENURE_GATEWAY_TOKENS, TENURE_TOKEN, TENURE_URL, TENURE_BOOT_ID."""
+    """Read the environment: TENURE_HOME (default `~/.tenure`), TENURE_LEDGER_URL, TENURE_HOST, TENURE_PORT, TENURE_GATEWAY_HOST, TENURE_GATEWAY_PORT, TENURE_GATEWAY_TOKENS, TENURE_GATEWAY_SILENCE, TENURE_TOKEN, TENURE_URL, TENURE_BOOT_ID."""
     env = os.environ if environ is None else environ
     home = Path(env.get("TENURE_HOME") or Path.home() / ".tenure").expanduser().absolute()
     return Settings(
