@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from .answers import STREAM_HEADERS, error_body, error_event
-from .protocol import abort
+from .protocol import abort, in_one_write
 from .request import Request
 from .upstream import Answer, Left, Upstream, answer_headers, request_headers
 
@@ -77,6 +77,7 @@ class Passing:
         if request.method != "HEAD":
             headers = [pair for pair in headers if pair[0] != b"content-length"]
             headers.append((b"content-length", str(len(body)).encode()))
+            in_one_write(request.scope)
         await request.start(answer.status, _marked(request, headers))
         await request.end(body)
 

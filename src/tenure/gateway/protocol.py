@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["ARRIVED", "Protocol", "abort", "end_by_close", "until_close", "unwatch", "watch"]
+__all__ = ["ARRIVED", "Protocol", "abort", "end_by_close", "in_one_write", "until_close", "unwatch", "watch"]
 
 _CONNECTION = "tenure.connection"
 ARRIVED = "tenure.arrived"
@@ -66,6 +66,12 @@ def until_close(scope: Scope) -> None:
     cycle.chunked_encoding, cycle.expected_content_length = False, _ENDLESS
 
 
+def in_one_write(scope: Scope) -> None:
+    """Before the headers of an answer that has a body: both leave together, and the client wakes once for them."""
+    cycle = _cycle(scope)
+    cycle.transport = cast(Transport, _Joined(cycle.transport))
+
+
 def end_by_close(scope: Scope) -> None:
     """After the last byte of such a body.  What is on its way still leaves."""
     cycle = _cycle(scope)
@@ -79,6 +85,28 @@ def abort(scope: Scope) -> None:
     """In the middle of an answer: nothing more leaves."""
     connection: Protocol = scope[_CONNECTION]
     connection.transport.abort()
+
+
+class _Joined:
+    """A transport for one answer: keeps its head until its body comes."""
+
+    __slots__ = ("_head", "_transport")
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        if self._head is None:
+            self._head = data
+        else:
+            self._transport.write(self._head + data)
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        self._transport.close()
 
 
 def _cycle(scope: Scope) -> RequestResponseCycle:
