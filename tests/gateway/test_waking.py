@@ -29,7 +29,7 @@ def test_twenty_at_once_start_one_process_and_get_twenty_answers(home: Home, tmp
     assert [e["data"]["cause"] for e in woken] == ["POST /v1/chat/completions"]
     held = eventually(lambda: len([e for e in home.events("ModelHeld") if e["data"]["model"] == "twenty"]) == 20)
     assert held
-    steps = home.model("twenty")["last_wake"]
+    steps = eventually(lambda: (w := home.model("twenty")["last_wake"]).get("first_token_at") and w, timeout=3)
     order = [
         steps[step] for step in ("asked_at", "admitted_at", "started_at", "listening_at", "ready_at", "first_token_at")
     ]
