@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
+import weakref
 from asyncio import Transport
 from collections.abc import Callable, MutableMapping
 from typing import Any, cast
@@ -17,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 __all__ = ["ARRIVED", "Protocol", "abort", "end_by_close", "in_one_write", "until_close", "unwatch", "watch"]
 
 _CONNECTION = "tenure.connection"
+_CYCLE = "tenure.cycle"  # a weak reference: a cycle in its own scope would be one that only the collector frees
 ARRIVED = "tenure.arrived"
 """When its head was read: what it waits for its turn in the loop, or behind another on its connection, counts too."""
 _ENDLESS = 1 << 62
@@ -36,7 +38,7 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         scope = cast(Scope, self.scope)
-        scope[_CONNECTION], scope[ARRIVED] = self, time.monotonic()
+        scope[_CONNECTION], scope[_CYCLE], scope[ARRIVED] = self, weakref.ref(self.cycle), time.monotonic()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -110,8 +112,7 @@ class _Joined:
 
 
 def _cycle(scope: Scope) -> RequestResponseCycle:
-    """By way of its connection: a cycle in its own scope would be one that only the collector frees."""
-    connection: Protocol = scope[_CONNECTION]
-    if connection.cycle.scope is scope:
-        return connection.cycle
-    return next(cycle for cycle, _ in connection.pipeline if cycle.scope is scope)
+    """The connection's own word for it is of the newest request, where several were sent at once."""
+    cycle: RequestResponseCycle | None = scope[_CYCLE]()
+    assert cycle is not None, "it is answering"
+    return cycle
