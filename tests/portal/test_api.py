@@ -16,7 +16,11 @@ from fastapi.openapi.models import OpenAPI
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import TypeAdapter
 
-from tenure.portal.api import wire
+from tenure.portal.api.wire.base import Problem
+from tenure.portal.api.wire.cards import Card, Holding, Queue
+from tenure.portal.api.wire.jobs import Array, JobObject, JobPage, JobShown, Why
+from tenure.portal.api.wire.policy import Checked, PolicyView
+from tenure.portal.api.wire.runs import Event, RunPage, RunRecord
 
 if TYPE_CHECKING:
     from .conftest import Answer, Door
@@ -29,7 +33,7 @@ def problem(answer: Answer, status: int, code: str) -> dict[str, Any]:
     assert answer.status == status, answer.body
     assert answer.headers["content-type"] == "application/problem+json"
     body: dict[str, Any] = answer.json
-    wire.Problem.model_validate(body)
+    Problem.model_validate(body)
     assert (body["status"], body["code"]) == (status, code)
     assert body["detail"]
     return body
@@ -38,30 +42,30 @@ def problem(answer: Answer, status: int, code: str) -> dict[str, Any]:
 def test_a_job_from_submit_to_its_end(door: Door) -> None:
     answer = door.ask("POST", "/api/v1/jobs", {"argv": ["sh", "-c", "echo out; echo err >&2; exit 3"], "name": STRANGE})
     assert answer.status == 201
-    job = wire.JobObject.model_validate(answer.json)
+    job = JobObject.model_validate(answer.json)
     assert answer.headers["location"] == f"/api/v1/jobs/{job.id}"
     assert job.name == STRANGE
     assert TIME.fullmatch(answer.json["submitted_at"])
 
-    shown = wire.JobShown.model_validate(door.wait(job.id))
+    shown = JobShown.model_validate(door.wait(job.id))
     assert shown.attempts is not None
     assert (shown.state, shown.attempts[0].exit_code) == ("ended", 3)
     assert door.ask("GET", answer.headers["location"]).json["outcome"] == "failed"
     assert door.ask("GET", f"/api/v1/jobs/{job.id}/logs").body == b"out\n"
     assert door.ask("GET", f"/api/v1/jobs/{job.id}/logs?stream=stderr").body == b"err\n"
     assert door.ask("GET", f"/api/v1/runs/{job.id}.1").json["outcome"] == "failed"
-    wire.Why.model_validate(door.ask("GET", f"/api/v1/jobs/{job.id}/why").json)
+    Why.model_validate(door.ask("GET", f"/api/v1/jobs/{job.id}/why").json)
 
 
 def test_an_array_is_one_thing_with_tasks(door: Door) -> None:
     answer = door.ask("POST", "/api/v1/jobs", {"argv": ["true"], "array": "1-3%2"})
-    array = wire.Array.model_validate(answer.json)
+    array = Array.model_validate(answer.json)
     assert array.tasks == [f"{array.id}_{n}" for n in (1, 2, 3)]
-    shown = wire.JobShown.model_validate(door.wait(array.id))
+    shown = JobShown.model_validate(door.wait(array.id))
     assert [task.outcome for task in shown.tasks or ()] == ["completed"] * 3
     assert door.wait(f"{array.id}_2")["array_index"] == 2
     tasks = door.ask("GET", f"/api/v1/jobs?array={array.id}").json
-    assert {job["id"] for job in wire.JobPage.model_validate(tasks).model_dump()["items"]} == set(array.tasks)
+    assert {job["id"] for job in JobPage.model_validate(tasks).model_dump()["items"]} == set(array.tasks)
 
 
 def test_pages_of_jobs_neither_skip_nor_repeat(door: Door) -> None:
@@ -243,32 +247,32 @@ def test_every_answer_is_what_the_document_says(door: Door) -> None:
     while door.ask("GET", f"/api/v1/jobs/{running}").json["state"] != "running":
         time.sleep(0.01)
 
-    cards = TypeAdapter(list[wire.Card]).validate_python(door.ask("GET", "/api/v1/cards").json)
+    cards = TypeAdapter(list[Card]).validate_python(door.ask("GET", "/api/v1/cards").json)
     assert (cards[0].source, cards[0].shares, cards[0].memory_measured) == ("declared", 8, None)
     assert [(holder.id, holder.shares) for holder in cards[0].holders] == [(running, 3)]
-    queues = TypeAdapter(list[wire.Queue]).validate_python(door.ask("GET", "/api/v1/queues").json)
+    queues = TypeAdapter(list[Queue]).validate_python(door.ask("GET", "/api/v1/queues").json)
     assert {queue.name for queue in queues} == {"general", "large-model"}
     assert [job.reason for queue in queues for job in queue.jobs] == ["WaitingForQuota"]
-    held = TypeAdapter(list[wire.Holding]).validate_python(door.ask("GET", "/api/v1/cards/timeline").json)
+    held = TypeAdapter(list[Holding]).validate_python(door.ask("GET", "/api/v1/cards/timeline").json)
     assert {one.job_id: one.to is None for one in held}.items() >= {ended: False, running: True}.items()
-    for job in wire.JobPage.model_validate(door.ask("GET", "/api/v1/jobs?all=1").json).items:
-        wire.JobShown.model_validate(door.ask("GET", f"/api/v1/jobs/{job.id}").json)
-        wire.Why.model_validate(door.ask("GET", f"/api/v1/jobs/{job.id}/why").json)
-    TypeAdapter(list[wire.Event]).validate_python(door.ask("GET", "/api/v1/events?limit=5000").json)
-    for row in wire.RunPage.model_validate(door.ask("GET", "/api/v1/runs").json).items:
-        wire.RunRecord.model_validate(door.ask("GET", f"/api/v1/runs/{row.run_id}").json)
+    for job in JobPage.model_validate(door.ask("GET", "/api/v1/jobs?all=1").json).items:
+        JobShown.model_validate(door.ask("GET", f"/api/v1/jobs/{job.id}").json)
+        Why.model_validate(door.ask("GET", f"/api/v1/jobs/{job.id}/why").json)
+    TypeAdapter(list[Event]).validate_python(door.ask("GET", "/api/v1/events?limit=5000").json)
+    for row in RunPage.model_validate(door.ask("GET", "/api/v1/runs").json).items:
+        RunRecord.model_validate(door.ask("GET", f"/api/v1/runs/{row.run_id}").json)
     record = door.ask("GET", f"/api/v1/runs/{ended}.1").json
     assert (record["config"], record["results"]) == ({"a": 1}, {"b": 2})
     difference = door.ask("GET", f"/api/v1/runs/{ended}.1/diff/{ended}.1").json
     assert difference["different"]["config"] == 0
-    policy = wire.PolicyView.model_validate(door.ask("GET", "/api/v1/policy").json)
+    policy = PolicyView.model_validate(door.ask("GET", "/api/v1/policy").json)
     assert "kind: ClusterQueue" in policy.yaml
     assert door.ask("GET", "/api/v1/status").json["card_source"] == "declared"
     assert door.ask("GET", "/readyz").json == {"ready": True}
     bad = {"files": [{"name": "a.yaml", "text": "kind: ClusterQueueue\n"}]}
-    checked = wire.Checked.model_validate(door.ask("POST", "/api/v1/policy:check", bad).json)
+    checked = Checked.model_validate(door.ask("POST", "/api/v1/policy:check", bad).json)
     assert (checked.ok, checked.problems[0]["file"]) == (False, "a.yaml")
-    assert wire.Checked.model_validate(door.ask("POST", "/api/v1/policy:reload").json).ok
+    assert Checked.model_validate(door.ask("POST", "/api/v1/policy:reload").json).ok
     for job in door.ask("GET", "/api/v1/jobs").json["items"]:
         door.ask("POST", f"/api/v1/jobs/{job['id']}:cancel", {"grace_s": 1})
         door.wait(job["id"])

@@ -17,7 +17,7 @@ import pytest
 
 from tenure.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from tenure.domain.ids import Instant
-from tenure.portal.api import wire
+from tenure.portal.api.wire.tokens import CreatedToken, TokenRow
 from tenure.portal.grants import Grant
 from tenure.portal.tokens import TokenStore, check_exposure, is_loopback, weakness
 
@@ -208,7 +208,7 @@ def test_rest_creates_changes_lists_and_revokes(door: Door) -> None:
         "no-store",
         "/api/v1/tokens/agent",
     )
-    created = wire.CreatedToken.model_validate(made.json)
+    created = CreatedToken.model_validate(made.json)
     assert created.notes == ["no model is named 'nobody-yet' now; it may be declared later"]
     assert created.expires_at is not None
     assert abs((created.expires_at - datetime.now(UTC)).total_seconds() - 30 * 86400) < 60
@@ -216,7 +216,7 @@ def test_rest_creates_changes_lists_and_revokes(door: Door) -> None:
     assert door.ask("POST", "/api/v1/tokens:check", {"sha256": digest}).json["models"] == ["nobody-yet"]
 
     changed = door.ask("PATCH", "/api/v1/tokens/agent", {"models": None, "tokens_per_day": 1000})
-    row = wire.TokenRow.model_validate(changed.json)
+    row = TokenRow.model_validate(changed.json)
     assert (row.models, row.tokens_per_day, row.requests_per_minute, row.expires_at) == (
         None,
         1000,
@@ -225,7 +225,7 @@ def test_rest_creates_changes_lists_and_revokes(door: Door) -> None:
     )
     listed = door.ask("GET", "/api/v1/tokens")
     assert created.token not in listed.body.decode()
-    rows = {row.name: row for row in map(wire.TokenRow.model_validate, listed.json)}
+    rows = {row.name: row for row in map(TokenRow.model_validate, listed.json)}
     assert rows["agent"].use.requests_today == 0
     assert rows["operator"].requests_per_minute is None
 

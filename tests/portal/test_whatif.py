@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tenure.portal.api import wire
+from tenure.portal.api.wire.jobs import Why
+from tenure.portal.api.wire.policy import Tried
 
 from .conftest import Door
 
@@ -13,7 +14,7 @@ def test_a_policy_is_tried_and_capacity_is_told(door: Door) -> None:
     text = door.ask("GET", "/api/v1/policy").json["yaml"]
     answer = door.ask("POST", "/api/v1/policy:try", {"files": [{"name": "a.yaml", "text": text}], "since_s": 3600})
     assert answer.status == 200
-    tried = wire.Tried.model_validate(answer.json)
+    tried = Tried.model_validate(answer.json)
     assert tried.before == tried.after
     assert tried.before.total.started >= 1
     refused = door.ask("POST", "/api/v1/policy:try", {"files": [{"name": "a.yaml", "text": "kind: Nothing"}]})
@@ -28,7 +29,7 @@ def test_a_policy_is_tried_and_capacity_is_told(door: Door) -> None:
 def test_why_tells_the_expected_start_or_why_there_is_none(door: Door) -> None:
     whole = door.submit("sleep", "30", shares=8, gpu_memory="1Gi", time="10m", name="holder")
     waits = door.submit("true", shares=1, gpu_memory="1Gi", name="waits")
-    told = wire.Why.model_validate(door.ask("GET", f"/api/v1/jobs/{waits}/why").json)
+    told = Why.model_validate(door.ask("GET", f"/api/v1/jobs/{waits}/why").json)
     assert (told.expected_start is None) == (told.expected_start_reason is not None)
     spared = door.ask("GET", f"/api/v1/jobs/{waits}/why?forecast=false").json
     assert spared["expected_start"] is spared["expected_start_reason"] is None

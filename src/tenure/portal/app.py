@@ -14,8 +14,9 @@ import tenure
 from tenure.control.app import Platform
 
 from . import problems
-from .api import routers, wire
+from .api import routers
 from .api.jobs import submit
+from .api.wire import BODIES
 from .auth import Gate, Sessions
 from .desk import Desk
 from .direct import Direct
@@ -83,27 +84,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
         routes=app.routes,
         tags=_TAGS,
     )
-    bodies = (
-        wire.JobSubmission,
-        wire.Cancel,
-        wire.Release,
-        wire.Retry,
-        wire.Drain,
-        wire.ClaimWindow,
-        wire.RenewWindow,
-        wire.Note,
-        wire.Wake,
-        wire.Sleep,
-        wire.TryPolicy,
-        wire.StopDaemon,
-        wire.CheckPolicy,
-        wire.NewToken,
-        wire.ChangeToken,
-        wire.CheckToken,
-        wire.Problem,
-    )
     _, extra = models_json_schema(
-        [(kind, "validation") for kind in bodies], ref_template="#/components/schemas/{model}"
+        [(kind, "validation") for kind in BODIES], ref_template="#/components/schemas/{model}"
     )
     components = document.setdefault("components", {})
     schemas = components.setdefault("schemas", {})

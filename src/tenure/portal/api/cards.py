@@ -11,7 +11,7 @@ from tenure.control import verbs, views
 
 from .context import Asking, Body, Home, Reply, operators_only, problems
 from .jobs import takes
-from .wire import Card, Drain, Holding
+from .wire.cards import Card, Drain, Holding
 
 __all__ = ["router"]
 

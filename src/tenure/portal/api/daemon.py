@@ -13,7 +13,7 @@ from tenure.portal.tokens import OPERATOR
 
 from .context import Asking, Body, Home, Reply, operators_only, problems
 from .jobs import takes
-from .wire import StopDaemon
+from .wire.policy import StopDaemon
 
 __all__ = ["router"]
 

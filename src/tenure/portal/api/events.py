@@ -15,7 +15,7 @@ from tenure.domain.errors import InvalidRequest
 from tenure.portal.stream import EventStream
 
 from .context import Home, Live, Reply, problems
-from .wire import Event
+from .wire.runs import Event
 
 __all__ = ["router"]
 

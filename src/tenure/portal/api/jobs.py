@@ -15,7 +15,7 @@ from tenure.portal.logs import follow_log, read_from, size_of, tail_start
 from tenure.portal.stream import wait_for
 
 from .context import Asking, Body, Home, Live, Reply, problems, read_body
-from .wire import Array, Cancel, JobObject, JobPage, JobShown, JobSubmission, Note, Release, Retry, Several, Why
+from .wire.jobs import Array, Cancel, JobObject, JobPage, JobShown, JobSubmission, Note, Release, Retry, Several, Why
 
 __all__ = ["router", "takes"]
 

@@ -14,8 +14,7 @@ from tenure.control import verbs, views
 
 from .context import Asking, Body, Home, Reply, problems
 from .jobs import takes
-from .wire import Model, ModelsSeen, Sleep, Wake
-from .wire_advice import ModelAdvice
+from .wire.models import Model, ModelAdvice, ModelsSeen, Sleep, Wake
 
 __all__ = ["router"]
 

@@ -9,7 +9,7 @@ from tenure.control import verbs, views
 
 from .context import Asking, Body, Home, Reply, operators_only, problems
 from .jobs import takes
-from .wire import Checked, CheckPolicy, PolicyView, Tried, TryPolicy
+from .wire.policy import Checked, CheckPolicy, PolicyView, Tried, TryPolicy
 
 __all__ = ["router"]
 

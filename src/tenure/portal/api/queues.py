@@ -8,7 +8,7 @@ from starlette.responses import Response
 from tenure.control import views
 
 from .context import Home, Reply, problems
-from .wire import Queue
+from .wire.cards import Queue
 
 __all__ = ["router"]
 

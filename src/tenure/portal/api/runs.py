@@ -12,7 +12,7 @@ from tenure.control import views
 from tenure.portal.series import read_series
 
 from .context import Home, Reply, problems
-from .wire import RunPage, RunRecord, Series
+from .wire.runs import RunPage, RunRecord, Series
 
 __all__ = ["router"]
 

@@ -23,7 +23,7 @@ from tenure.portal.tokens import TokenStore
 
 from .context import Asking, Body, Home, Reply, operators_only, problems
 from .jobs import takes
-from .wire import ChangeToken, CheckToken, CreatedToken, NewToken, TokenLimits, TokenRow
+from .wire.tokens import ChangeToken, CheckToken, CreatedToken, NewToken, TokenLimits, TokenRow
 
 __all__ = ["router"]
 

@@ -11,7 +11,7 @@ from tenure.control import verbs, views
 
 from .context import Asking, Body, Home, Reply, problems
 from .jobs import takes
-from .wire import ClaimWindow, RenewWindow, Window
+from .wire.windows import ClaimWindow, RenewWindow, Window
 
 __all__ = ["router"]
 
