@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tenure.control import verbs
-from tenure.control.intake import Groups, Intake, Outcome, Submission, write
+from tenure.control.intake import Fate, Groups, Intake, Submission, write
 from tenure.domain.errors import Conflict, InvalidRequest, Unavailable
 
 from .conftest import ME, House
@@ -19,9 +19,9 @@ def asked(house: House, *, key: str | None = None, **fields: Any) -> Submission:
     return verbs.prepared(house.platform, body, caller=ME, idempotency_key=key)
 
 
-def ids(outcome: Outcome) -> list[str]:
-    assert not isinstance(outcome, Exception), outcome
-    return [row.id for rows in outcome for row in rows]
+def ids(fate: Fate) -> list[str]:
+    assert not isinstance(fate, Exception), fate
+    return [row.id for rows in fate for row in rows]
 
 
 def commits(house: House) -> int:
@@ -32,15 +32,15 @@ def test_a_group_is_one_commit_and_each_has_the_jobs_that_he_asked_for(house: Ho
     before = commits(house)
     group = [asked(house, name=f"n{n}", environment={"A": "b"}, key=f"k{n}") for n in range(5)]
     group.insert(2, asked(house, name="many", array="3-5"))
-    outcomes = write(house.platform, group)
+    fates = write(house.platform, group)
     assert commits(house) == before + 1
-    assert [ids(o) for o in outcomes] == [["1"], ["2"], ["3_3", "3_4", "3_5"], ["4"], ["5"], ["6"]]
-    for submission, outcome in zip(group, outcomes, strict=True):
-        answer = verbs.answer(submission, outcome)
+    assert [ids(o) for o in fates] == [["1"], ["2"], ["3_3", "3_4", "3_5"], ["4"], ["5"], ["6"]]
+    for submission, fate in zip(group, fates, strict=True):
+        answer = verbs.answer(submission, fate)
         shown = house.show(answer["id"])
         assert shown["name"] == answer["name"] == submission.specs[0].name
         assert shown["submitted_at"] == answer["submitted_at"]
-    stamps = [row.submitted_at for outcome in outcomes if not isinstance(outcome, Exception) for (row, *_) in outcome]
+    stamps = [row.submitted_at for fate in fates if not isinstance(fate, Exception) for (row, *_) in fate]
     assert stamps == [submission.at for submission in group]
     first = house.platform.ledger.job("1")
     assert first.env_digest is not None
@@ -80,9 +80,9 @@ def test_a_group_cannot_pass_a_cap_together(house: House):
     caps = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: cap, namespace: default}, spec: {hard: {count/jobs.batch: 3}}}"
     Path(house.home / "policy" / "caps.yaml").write_text(caps)
     verbs.reload_policy(house.platform, caller=ME)
-    outcomes = write(house.platform, [asked(house) for _ in range(5)])
-    assert [ids(o) for o in outcomes[:3]] == [["1"], ["2"], ["3"]]
-    assert [type(o) for o in outcomes[3:]] == [Conflict, Conflict]
+    fates = write(house.platform, [asked(house) for _ in range(5)])
+    assert [ids(o) for o in fates[:3]] == [["1"], ["2"], ["3"]]
+    assert [type(o) for o in fates[3:]] == [Conflict, Conflict]
 
 
 def test_a_full_disk_refuses_all_and_keeps_none(house: House):
@@ -90,10 +90,10 @@ def test_a_full_disk_refuses_all_and_keeps_none(house: House):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, limits[1]))  # as a full disk, for this process alone
     try:
-        outcomes = write(house.platform, group)
+        fates = write(house.platform, group)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert [type(o) for o in outcomes] == [Unavailable] * 3
+    assert [type(o) for o in fates] == [Unavailable] * 3
     assert list(house.platform.ledger.live_jobs()) == []
     assert [ids(o) for o in write(house.platform, group)] == [["1"], ["2"], ["3"]]
 
@@ -105,10 +105,10 @@ def test_those_who_come_while_somebody_writes_are_written_together(house: House)
     before = commits(house)
 
     def done(number: int) -> Any:
-        def hear(outcome: Outcome) -> None:
+        def hear(fate: Fate) -> None:
             assert number not in told
-            assert not isinstance(outcome, Exception)
-            told[number] = outcome
+            assert not isinstance(fate, Exception)
+            told[number] = fate
             if number == 0:
                 for later in range(1, 11):
                     intake.put(asked(house), done(later))

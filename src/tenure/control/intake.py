@@ -26,7 +26,7 @@ from .namings import priority_of, queue_of
 if TYPE_CHECKING:
     from .app import Platform
 
-__all__ = ["Groups", "Intake", "Key", "Outcome", "Submission", "write"]
+__all__ = ["Fate", "Groups", "Intake", "Key", "Submission", "write"]
 
 AT_ONCE = 64
 MOST_JOBS = 1000  # a large array is written with few others, who would wait for it
@@ -34,7 +34,8 @@ MOST_JOBS = 1000  # a large array is written with few others, who would wait for
 Groups = Sequence[Sequence[JobRow]]
 """The rows of each spec of one submission: more than one row where it is an array."""
 
-Outcome = Groups | Exception
+Fate = Groups | Exception
+"""What became of a submission: its rows, or what it was refused with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,13 +67,13 @@ class Submission:
         return sum(1 if spec.array is None else len(spec.array.indices) for spec in self.specs)
 
 
-def write(platform: Platform, submissions: Sequence[Submission]) -> list[Outcome]:
+def write(platform: Platform, submissions: Sequence[Submission]) -> list[Fate]:
     """What became of each, in their order; once this returns, the jobs are on disk and the loop has heard of them."""
     try:
         return _write_together(platform, submissions)
     except _Spoilt as spoilt:
         if len(submissions) > 1:
-            return [outcome for submission in submissions for outcome in write(platform, [submission])]
+            return [fate for submission in submissions for fate in write(platform, [submission])]
         return [spoilt.cause]
     except Exception as error:
         return [error] * len(submissions)
@@ -84,10 +85,10 @@ class Intake:
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
         self._turn = threading.Lock()
-        self._waiting: deque[tuple[Submission, Callable[[Outcome], None]]] = deque()
+        self._waiting: deque[tuple[Submission, Callable[[Fate], None]]] = deque()
         self._writing = False
 
-    def put(self, submission: Submission, done: Callable[[Outcome], None]) -> None:
+    def put(self, submission: Submission, done: Callable[[Fate], None]) -> None:
         """`done` is called once, on whichever thread did the writing; it must be quick and not raise.
 
         Returns at once while another thread writes.
@@ -98,12 +99,12 @@ class Intake:
                 return
             self._writing = True
         while group := self._next():
-            outcomes = write(self._platform, [submission for submission, _ in group])
-            for (_, tell), outcome in zip(group, outcomes, strict=True):
-                tell(outcome)
+            fates = write(self._platform, [submission for submission, _ in group])
+            for (_, tell), fate in zip(group, fates, strict=True):
+                tell(fate)
 
-    def _next(self) -> list[tuple[Submission, Callable[[Outcome], None]]]:
-        group: list[tuple[Submission, Callable[[Outcome], None]]] = []
+    def _next(self) -> list[tuple[Submission, Callable[[Fate], None]]]:
+        group: list[tuple[Submission, Callable[[Fate], None]]] = []
         jobs = 0
         with self._turn:
             while self._waiting and len(group) < AT_ONCE and jobs < MOST_JOBS:
@@ -121,7 +122,7 @@ class _Spoilt(Exception):
         self.cause = cause
 
 
-def _write_together(platform: Platform, submissions: Sequence[Submission]) -> list[Outcome]:
+def _write_together(platform: Platform, submissions: Sequence[Submission]) -> list[Fate]:
     with platform.ledger.transaction(durable=True) as tx:
         group = _Group(platform, tx)
         try:
@@ -134,22 +135,22 @@ def _write_together(platform: Platform, submissions: Sequence[Submission]) -> li
         except Exception as error:
             # Only here: what fails from the commit on may have been written, and must not be written again.
             raise _Spoilt(error) from error
-    outcomes: list[Outcome] = []
+    fates: list[Fate] = []
     rows: list[JobRow] = []
     specs: list[JobSpec] = []
     for entry in group.entries:
         if entry.error is not None:
-            outcomes.append(entry.error)
+            fates.append(entry.error)
         elif entry.known is not None:
-            outcomes.append([[platform.ledger.job(job) for job in ids] for ids in json.loads(entry.known)])
+            fates.append([[platform.ledger.job(job) for job in ids] for ids in json.loads(entry.known)])
         else:
-            outcomes.append(entry.groups)
+            fates.append(entry.groups)
             for made, spec in zip(entry.groups, entry.submission.specs, strict=True):
                 rows += made
                 specs += [spec] * len(made)
     if rows:
         platform.conductor.submitted(rows, specs)
-    return outcomes
+    return fates
 
 
 @dataclass(slots=True)

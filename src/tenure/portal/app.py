@@ -18,10 +18,10 @@ from .api import routers
 from .api.jobs import submit
 from .api.wire import BODIES
 from .auth import Gate, Sessions
-from .desk import Desk
 from .direct import Direct
 from .metrics import Metrics
 from .pages import install as install_pages
+from .reception import Reception
 from .stream import News
 
 __all__ = ["build_app"]
@@ -32,7 +32,7 @@ def build_app(
     *,
     news: News,
     metrics: Metrics,
-    desk: Desk,
+    reception: Reception,
     sessions: Sessions,
     login_url: Callable[[str], str],
     allowed_uids: Collection[int] = (),
@@ -47,7 +47,7 @@ def build_app(
         openapi_url=None,
     )
     app.state.platform, app.state.news, app.state.metrics = platform, news, metrics
-    app.state.desk = desk
+    app.state.reception = reception
     app.state.tokens, app.state.sessions, app.state.login_url = sessions.store, sessions, login_url
     problems.install(app)
     for prefix, router in routers():

@@ -24,8 +24,8 @@ from tenure.domain.errors import HouseFault
 
 from .app import build_app
 from .auth import PeerProtocol, Sessions
-from .desk import Desk
 from .metrics import Metrics
+from .reception import Reception
 from .sockets import listen_tcp, listen_unix
 from .stream import News
 from .tokens import OPERATOR, TokenStore, check_exposure, is_loopback
@@ -57,7 +57,7 @@ class PortalServer:
         self._sessions = Sessions(self._store)
         self._news = News(platform)
         self._metrics = Metrics(platform)
-        self._desk = Desk(platform)
+        self._reception = Reception(platform)
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -83,7 +83,7 @@ class PortalServer:
             self.platform,
             news=self._news,
             metrics=self._metrics,
-            desk=self._desk,
+            reception=self._reception,
             sessions=self._sessions,
             login_url=self._login_url,
             allowed_uids=self._allowed_uids,
@@ -119,7 +119,7 @@ class PortalServer:
             return
         self._server.end()
         self._thread.join(GRACE_S + 5)
-        self._desk.close()
+        self._reception.close()
         self._metrics.stop()
         self.platform.settings.api_socket.unlink(missing_ok=True)
 

@@ -22,7 +22,7 @@ from tenure.manifests.rules import check_spec
 from tenure.sdk.fingerprint import fingerprint
 
 from ..caller import Caller
-from ..intake import Groups, Key, Outcome, Submission, write
+from ..intake import Fate, Groups, Key, Submission, write
 from ..lookup import rows_of
 from ..namings import priority_of, queue_of, uncounted
 from ..submission import asked_of
@@ -45,8 +45,8 @@ def submit(
     Raises InvalidRequest, with the field and what would work, before anything is written.
     """
     submission = prepared(platform, body, caller=caller, idempotency_key=idempotency_key)
-    (outcome,) = write(platform, [submission])
-    return answer(submission, outcome)
+    (fate,) = write(platform, [submission])
+    return answer(submission, fate)
 
 
 def submit_specs(
@@ -55,8 +55,8 @@ def submit_specs(
     """Jobs that are complete already (a retry): each spec its own, linked to the job it replaces."""
     codes = [fingerprint(spec.workdir, _files(spec)) for spec in specs]
     submission = Submission(specs=specs, codes=codes, at=platform.clock.now(), env_digest=env_digest, retry_of=retry_of)
-    (outcome,) = write(platform, [submission])
-    return _made(outcome)
+    (fate,) = write(platform, [submission])
+    return _made(fate)
 
 
 def prepared(
@@ -81,19 +81,19 @@ def prepared(
     return Submission(specs=specs, codes=codes, at=platform.clock.now(), environment=exported, key=key)
 
 
-def answer(submission: Submission, outcome: Outcome) -> dict[str, Any]:
+def answer(submission: Submission, fate: Fate) -> dict[str, Any]:
     """Raises what the writing was refused with."""
     answers = []
-    for rows, spec in zip(_made(outcome), submission.specs, strict=True):
+    for rows, spec in zip(_made(fate), submission.specs, strict=True):
         one = array_json(rows) if spec.array is not None else job_json(rows[0], spec)
         answers.append({**one, "notes": list(spec.notes)})
     return answers[0] if len(answers) == 1 else {"jobs": answers}
 
 
-def _made(outcome: Outcome) -> Sequence[Sequence[JobRow]]:
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+def _made(fate: Fate) -> Sequence[Sequence[JobRow]]:
+    if isinstance(fate, Exception):
+        raise fate
+    return fate
 
 
 def _settle(platform: Platform, spec: JobSpec) -> JobSpec:

@@ -10,8 +10,8 @@ from starlette.responses import Response, StreamingResponse
 from tenure.control import verbs, views
 from tenure.domain.errors import InvalidRequest
 from tenure.portal.auth import caller_of
-from tenure.portal.desk import Desk
 from tenure.portal.logs import follow_log, read_from, size_of, tail_start
+from tenure.portal.reception import Reception
 from tenure.portal.stream import wait_for
 
 from .context import Asking, Body, Home, Live, Reply, problems, read_body
@@ -56,8 +56,8 @@ _KEY = {
 async def submit(request: Request) -> Response:
     body = await read_body(request)
     key = request.headers.get("idempotency-key")
-    desk: Desk = request.app.state.desk
-    job = await desk.submit(body, caller=caller_of(request), idempotency_key=key)
+    reception: Reception = request.app.state.reception
+    job = await reception.submit(body, caller=caller_of(request), idempotency_key=key)
     where = {"Location": f"/api/v1/jobs/{job['id']}"} if "id" in job else {}
     return Reply(job, status_code=201, headers=where)
 

@@ -15,15 +15,15 @@ from typing import Any
 from tenure.control import verbs
 from tenure.control.app import Platform
 from tenure.control.caller import Caller
-from tenure.control.intake import Intake, Outcome, Submission
+from tenure.control.intake import Fate, Intake, Submission
 
-__all__ = ["Desk"]
+__all__ = ["Reception"]
 
 READERS = 40  # most of them only where reading takes long: a tree on a slow disk, git
 
 
-class Desk:
-    """The desk of one portal.  `submit` on its event loop; `close` once the server has ended."""
+class Reception:
+    """The reception of one portal.  `submit` on its event loop; `close` once the server has ended."""
 
     def __init__(self, platform: Platform) -> None:
         self._platform = platform
@@ -50,9 +50,9 @@ class Desk:
             with suppress(RuntimeError):  # the loop has closed: nobody listens any more
                 loop.call_soon_threadsafe(settle, result, error)
 
-        def written(submission: Submission, outcome: Outcome) -> None:
+        def written(submission: Submission, fate: Fate) -> None:
             try:
-                tell(verbs.answer(submission, outcome), None)
+                tell(verbs.answer(submission, fate), None)
             except Exception as error:
                 tell(None, error)
 
@@ -62,7 +62,7 @@ class Desk:
             except Exception as error:
                 tell(None, error)
             else:
-                self._intake.put(submission, lambda outcome: written(submission, outcome))
+                self._intake.put(submission, lambda fate: written(submission, fate))
 
         self._readers.submit(read)
         return await answered
