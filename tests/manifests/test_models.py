@@ -126,6 +126,37 @@ def test_a_name_leads_to_one_model() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "field", "word"),
+    [
+        (WHOLE.replace("[default]", "[default, other]"), "spec.aliases[1]", "other"),
+        (WHOLE.replace("assistant-sql", "other"), "spec.adapters[0]", "other"),
+        (WHOLE.replace("[{name: assistant-sql}]", "\n  - name: assistant-sql\n  - name: other"), "spec.adapters[1]", "other"),
+        (WHOLE.replace("[default]", "\n  - default\n  - other"), "spec.aliases[1]", "- other"),
+        (WHOLE, "spec.queueName", "large-model"),
+        (WHOLE, "spec.priorityClassName", "on-demand"),
+    ],
+)  # fmt: skip
+def test_what_only_all_documents_together_show_is_named_with_its_own_line(text: str, field: str, word: str) -> None:
+    file = LEAST.replace("small", "other") + "---\n" + text
+    try:
+        problems = list(read(file).problems)
+    except InvalidManifest as refused:
+        problems = list(refused.problems)
+    (line,) = {problem.line for problem in problems if problem.field == field and problem.document == 2}
+    assert line is not None
+    assert word in file.splitlines()[line - 1]
+
+
+def test_a_name_that_leads_nowhere_is_answered_with_those_that_would() -> None:
+    queue = "apiVersion: v1\nkind: LocalQueue\nmetadata: {name: %s}\nspec: {clusterQueue: q}\n"
+    queue = queue.replace("v1", "kueue.x-k8s.io/v1beta2", 1)
+    near = [p.message for p in read(WHOLE, queue % "large-modle").problems]
+    assert any(text.endswith('; did you mean "large-modle"?') for text in near), near
+    far = [p.message for p in read(WHOLE, queue % "zoo").problems]
+    assert any(text.endswith("; known here: zoo") for text in far), far
+
+
 def test_a_queue_that_is_not_there_is_a_warning() -> None:
     told = [p.message for p in read(WHOLE).problems]
     assert any('there is no LocalQueue "large-model": it cannot wake until it exists' in text for text in told)

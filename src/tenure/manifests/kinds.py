@@ -56,7 +56,7 @@ class Kind:
 
 
 def spot_of(document: Document, problems: list[Problem]) -> Spot:
-    return Spot(problems, document.file, document.number, document.root.line, document.path)
+    return Spot(problems, document.file, document.number, document.root.line, document.path, document.root)
 
 
 def read_object(

@@ -215,16 +215,16 @@ def _references(objects: Sequence[_Read], policy: Policy) -> None:
 
 
 def _model_references(model: Model, spec: Spot, policy: Policy) -> None:
+    """As warnings: a policy that loses a queue must not keep the whole platform from coming up."""
     queues = {name for namespace, name in policy.local_queues if namespace == model.namespace}
     if (model.queue or "default") not in queues:
-        spec.child("queueName").warn(
-            _missing("LocalQueue", model.queue or "default", queues, "it cannot wake until it exists")
-        )
+        lost = model.queue or "default"
+        text = f'there is no LocalQueue "{lost}": it cannot wake until it exists'
+        spec.child("queueName").warn(text + nearest(lost, queues))
     classes = {*policy.workload_priority_classes, *policy.priority_classes}
     if model.priority_class is not None and model.priority_class not in classes:
-        spec.child("priorityClassName").warn(
-            _missing("WorkloadPriorityClass", model.priority_class, classes, "it cannot wake until it exists")
-        )
+        text = f'there is no WorkloadPriorityClass "{model.priority_class}": it cannot wake until it exists'
+        spec.child("priorityClassName").warn(text + nearest(model.priority_class, classes))
 
 
 def _missing(kind: str, name: str, known: Iterable[str], effect: str) -> str:

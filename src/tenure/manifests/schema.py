@@ -45,13 +45,17 @@ INT32 = (-(2**31), 2**31 - 1)
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A place in a file, and the list that problems found there go to."""
+    """A place in a file, and the list that problems found there go to.
+
+    With the node that stands there, it knows the lines of what is below it.
+    """
 
     problems: list[Problem]
     file: str
     document: int | None
     line: int | None
     path: str = ""
+    node: Value | None = field(default=None, repr=False)
 
     def error(self, message: str) -> None:
         self._add(message, "error")
@@ -74,10 +78,18 @@ class Spot:
     def child(self, name: str, line: int | None = None) -> Spot:
         plain = re.fullmatch(r"[A-Za-z0-9_-]+", name) is not None
         step = (f".{name}" if self.path else name) if plain else f'["{name}"]'
-        return Spot(self.problems, self.file, self.document, line or self.line, self.path + step)
+        entries = self.node.entries if isinstance(self.node, Mapped) else ()
+        entry = next((e for e in entries if e.key == name), None)
+        found = (entry.line, entry.value) if entry is not None else (None, None)
+        return self._below(self.path + step, line or found[0], found[1])
 
     def item(self, index: int, line: int | None = None) -> Spot:
-        return Spot(self.problems, self.file, self.document, line or self.line, f"{self.path}[{index}]")
+        items = self.node.items if isinstance(self.node, Listing) else ()
+        item = items[index] if index < len(items) else None
+        return self._below(f"{self.path}[{index}]", line or (item.line if item is not None else None), item)
+
+    def _below(self, path: str, line: int | None, node: Value | None) -> Spot:
+        return Spot(self.problems, self.file, self.document, line or self.line, path, node)
 
 
 class Type(Protocol):
