@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 from tenure.telemetry.members import members
+from tenure.telemetry.owners import lives
 
 PARENT = """
-import subprocess, sys
+import os, subprocess, sys
 child = subprocess.Popen([sys.executable, "-S", "-c", "input()"], env={}, stdin=sys.stdin, start_new_session=True)
 dead = subprocess.Popen(["true"])
-print(child.pid, flush=True)
+os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays unreaped
+print(child.pid, dead.pid, flush=True)
 child.wait()
 """
 
@@ -24,11 +26,13 @@ def test_a_process_and_what_it_started_with_an_empty_environment(tmp_path: Path)
     )
     assert process.stdout is not None
     with process:
-        child = int(process.stdout.readline())
+        child, dead = map(int, process.stdout.readline().split())
         found = members(str(tmp_path / "7.1"))
         assert {member.pid for member in found} == {process.pid, child}, "and no zombie"
+        assert (lives(child), lives(dead)) == (True, False)
         assert f"input() (pid {child})" in str(next(member for member in found if member.pid == child))
         assert members(str(tmp_path / "7.2")) == ()
         assert process.stdin is not None
         process.stdin.write(b"\n")
         process.stdin.close()
+    assert not lives(process.pid)

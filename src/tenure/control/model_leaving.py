@@ -5,7 +5,6 @@ Called under the lock of `Models`.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from tenure.domain.attempt import Stop
@@ -17,6 +16,7 @@ from tenure.domain.model import ModelState
 from tenure.ledger import JobRow
 from tenure.telemetry.listeners import Listeners
 from tenure.telemetry.members import members
+from tenure.telemetry.owners import lives
 
 from .draining import LOOK_US, Drain
 from .kept import Kept
@@ -26,7 +26,7 @@ from .model_news import ModelNews
 if TYPE_CHECKING:
     from .app import Platform
 
-__all__ = ["LOOK_S", "Leaving"]
+__all__ = ["LOOK_S", "STILL_THERE", "Leaving"]
 
 STILL_THERE = "; still there: "
 MOMENT_S = 0.3  # workers that leave right behind their server are not worth a word
@@ -108,7 +108,7 @@ class Leaving:
         if kept.port is None or row.run_id is None or now - kept.looked_us < LOOK_US:
             return
         kept.looked_us = now
-        if _lives(kept.server) or self._listeners.is_held(kept.port):
+        if (kept.server is not None and lives(kept.server)) or self._listeners.is_held(kept.port):
             return
         kept.silent_us = kept.silent_us or now
         if now - kept.silent_us < MOMENT_S * 1e6:
@@ -131,7 +131,3 @@ class Leaving:
                 )
         except StaleWrite:
             return  # it has moved on meanwhile
-
-
-def _lives(pid: int | None) -> bool:
-    return pid is not None and os.path.exists(f"/proc/{pid}")

@@ -15,7 +15,7 @@ from pathlib import Path
 from tenure.domain.ids import CardId
 
 from .nvml import CardSample
-from .owners import Holding, OwnerKind, Owners
+from .owners import Holding, OwnerKind, Owners, lives
 
 __all__ = ["SLACK", "Floors", "Leftover"]
 
@@ -102,7 +102,7 @@ class Floors:
         mine, others = list[Holding](), list[Holding]()
         real = os.path.realpath(run_dir) if run_dir else ""
         for process in sample.processes or ():
-            if not self._lives(process.pid):
+            if not lives(process.pid, self._proc):
                 continue
             owner = self._owners.owner(process.pid)
             holding = Holding(card=sample.card, pid=process.pid, memory=process.memory, owner=owner)
@@ -117,11 +117,3 @@ class Floors:
         if not alone and not self._sees:
             return None  # what the others hold may be listed under numbers that mean nothing here, or not at all
         return max(0, sample.memory_used - sum(h.memory or 0 for h in living))
-
-    def _lives(self, pid: int) -> bool:
-        """A zombie holds no memory."""
-        try:
-            stat = (self._proc / str(pid) / "stat").read_text()
-        except OSError:
-            return False
-        return stat.rpartition(")")[2].split()[0] not in ("Z", "X")

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from .owners import parse_environ
+from .owners import DEAD, parse_environ
 
 __all__ = ["Member", "members"]
 
@@ -35,7 +35,7 @@ def members(run_dir: str, proc: Path = Path("/proc")) -> tuple[Member, ...]:
             continue
         try:
             state, parent = (proc / entry / "stat").read_text().rpartition(")")[2].split()[:2]
-            if state in ("Z", "X"):
+            if state in DEAD:
                 continue
             parents[int(entry)] = int(parent)
             known = parse_environ((proc / entry / "environ").read_bytes())

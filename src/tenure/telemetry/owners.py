@@ -1,7 +1,7 @@
 """Whose process is it?  A run of this platform, or else a pod, a Slurm job, a container, a login or a service.
 
 A job's process is known by its environment, or by that of an ancestor, as a program may start another with an empty
-one.  Everybody else is known by the control group.  Parsing is pure; `Owners` alone reads /proc, and what has just
+one.  Everybody else is known by the control group.  Parsing is pure; `Owners` and `lives` read /proc, and what has just
 ended, or belongs to somebody who may not be looked at, is an unknown owner and never an error.
 """
 
@@ -20,9 +20,10 @@ from tenure.domain.ids import CardId, JobId
 
 from .nvml import CardSample
 
-__all__ = ["Attribution", "Holding", "Owner", "OwnerKind", "Owners", "attribute", "parse_cgroup", "parse_environ", "parse_stat"]  # fmt: skip
+__all__ = ["DEAD", "Attribution", "Holding", "Owner", "OwnerKind", "Owners", "attribute", "lives", "parse_cgroup", "parse_environ", "parse_stat"]  # fmt: skip
 
 JOB_ID, RUN_DIR = "TENURE_JOB_ID", "TENURE_RUN_DIR"
+DEAD = ("Z", "X")  # states of /proc/PID/stat: it has ended, and nobody has reaped it
 
 
 class OwnerKind(StrEnum):
@@ -123,6 +124,15 @@ def parse_stat(text: str) -> tuple[int, int, str]:
 
 
 # --- /proc
+
+
+def lives(pid: int, proc: Path = Path("/proc")) -> bool:
+    """Is there such a process?  One that is dead and not yet reaped holds nothing, and is not."""
+    try:
+        stat = (proc / str(pid) / "stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in DEAD
 
 
 class Owners:
