@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenure.control.advice import DAY, HOUR, WINDOWS, Held, Traffic, Wakes, advise, spell, wakes_in
+from tenure.control.advice import DAY, HOUR, WINDOWS, Held, Traffic, WakeTimes, advise, spell, wakes_in
 from tenure.domain.events import Event, EventKind
 from tenure.domain.ids import Instant
 
@@ -82,7 +82,7 @@ def day(
     ]  # fmt: skip
 
 
-STEADY = Wakes(count=9, p50_s=20.0, p90_s=30.0)
+STEADY = WakeTimes(count=9, p50_s=20.0, p90_s=30.0)
 
 
 def test_the_curve_goes_from_a_minute_over_a_day_to_resident() -> None:
@@ -118,7 +118,7 @@ def test_what_is_set_stays_where_nothing_is_much_cheaper() -> None:
 
 
 def test_slow_wakes_and_a_resident_one_are_named_where_they_matter() -> None:
-    slow = Wakes(count=9, p50_s=1.0, p90_s=300.0)
+    slow = WakeTimes(count=9, p50_s=1.0, p90_s=300.0)
     advice = advise(Traffic(day(every=700), until=7 * DAY), span_s=7 * DAY, wakes=slow, shares=1, idle_after_s=60)
     assert advice.idle_after_s == 60
     assert "as slow as one in ten (300 s), it would be 15m" in advice.reason
@@ -148,13 +148,13 @@ def test_dearer_waiting_never_makes_callers_wait_more(requests: list[tuple[int, 
     ("requests", "span", "wakes", "said"),
     [
         (day(every=700)[:19], 7 * DAY, STEADY, "19 requests of 20"),
-        (day(every=700), 3 * HOUR, STEADY, "3h of watching of 24h"),
-        (day(every=700), 7 * DAY, Wakes(count=1, p50_s=3, p90_s=3), "1 measured wake of 3"),
-        ([], 0.0, Wakes(), "0 requests of 20, 0s of watching of 24h, 0 measured wakes of 3"),
+        (day(every=700), 3 * HOUR + 12.3456, STEADY, "3h12s of watching of 24h"),
+        (day(every=700), 7 * DAY, WakeTimes(count=1, p50_s=3, p90_s=3), "1 measured wake of 3"),
+        ([], 0.0, WakeTimes(), "0 requests of 20, 0s of watching of 24h, 0 measured wakes of 3"),
     ],
 )
 def test_little_is_no_ground_for_advice(
-    requests: list[tuple[float, float]], span: float, wakes: Wakes, said: str
+    requests: list[tuple[float, float]], span: float, wakes: WakeTimes, said: str
 ) -> None:
     advice = advise(Traffic(requests, until=7 * DAY), span_s=span, wakes=wakes, shares=1, idle_after_s=HOUR)
     assert advice.idle_after_s is None
@@ -174,11 +174,11 @@ def test_a_wake_lasts_from_being_asked_for_until_it_is_ready() -> None:
         line(20, woken), line(25, changed, state="failed"), line(26, changed, state="ready"),
         line(30, woken), line(40, changed, state="ready"), line(41, changed, state="ready"),
     ]  # fmt: skip
-    assert wakes_in(diary, "small") == Wakes(count=2, p50_s=7.0, p90_s=pytest.approx(9.4))
-    assert wakes_in(diary, "none") == Wakes()
+    assert wakes_in(diary, "small") == WakeTimes(count=2, p50_s=7.0, p90_s=pytest.approx(9.4))
+    assert wakes_in(diary, "none") == WakeTimes()
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(None, "resident"), (0.5, "0.5s"), (90, "1m30s"), (3600, "1h"), (5400, "1h30m"), (86400, "24h")])  # fmt: skip
+@pytest.mark.parametrize(("seconds", "said"), [(None, "resident"), (0.5, "0.5s"), (1234.5, "1234.5s"), (90, "1m30s"), (3600, "1h"), (5400, "1h30m"), (86400, "24h")])  # fmt: skip
 def test_windows_are_spelled_as_documents_spell_them(seconds: float | None, said: str) -> None:
     assert spell(seconds) == said
 

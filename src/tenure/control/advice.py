@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from tenure.domain.events import Event, EventKind
+from tenure.manifests.durations import format_duration
 
-__all__ = ["SECOND_IS_WORTH", "WINDOWS", "Advice", "Held", "Row", "Traffic", "Wakes", "advise", "spell", "wakes_in"]
+from .clock import span
+
+__all__ = ["SECOND_IS_WORTH", "WINDOWS", "Advice", "Held", "Row", "Traffic", "WakeTimes", "advise", "spell", "wakes_in"]
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 WINDOWS = (
@@ -37,7 +40,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wakes:
+class WakeTimes:
     """How long it took from being asked for until it was ready, over the last `count` wakes; None where none is known."""
 
     count: int = 0
@@ -118,7 +121,7 @@ class Traffic:
         return Held(wakes=wakes, held_s=held, cold=cold, waited_s=waited)
 
 
-def wakes_in(events: Iterable[Event], model: str) -> Wakes:
+def wakes_in(events: Iterable[Event], model: str) -> WakeTimes:
     """From the diary's lines about a model, oldest first: each wake that came to be ready."""
     took: list[float] = []
     asked: int | None = None
@@ -132,16 +135,16 @@ def wakes_in(events: Iterable[Event], model: str) -> Wakes:
                 took.append(max(0.0, (event.at - asked) / 1e6))
             asked = None
     if not took:
-        return Wakes()
+        return WakeTimes()
     took.sort()
-    return Wakes(count=len(took), p50_s=_quantile(took, 0.5), p90_s=_quantile(took, 0.9))
+    return WakeTimes(count=len(took), p50_s=_quantile(took, 0.5), p90_s=_quantile(took, 0.9))
 
 
 def advise(
     traffic: Traffic,
     *,
     span_s: float,
-    wakes: Wakes,
+    wakes: WakeTimes,
     shares: int,
     idle_after_s: float | None,
     second_is_worth: float = SECOND_IS_WORTH,
@@ -182,12 +185,12 @@ def _resident(shares: int) -> Row:
     return Row(idle_after_s=None, wakes=0.0, held_s=DAY, cold_calls=0.0, waited_s=0.0, waited_per_call_s=None, cost=DAY * shares)  # fmt: skip
 
 
-def _too_few(traffic: Traffic, *, span_s: float, wakes: Wakes) -> str:
+def _too_few(traffic: Traffic, *, span_s: float, wakes: WakeTimes) -> str:
     short = []
     if len(traffic) < FEWEST_REQUESTS:
         short.append(f"{_count(len(traffic), 'request')} of {FEWEST_REQUESTS}")
     if span_s < SHORTEST_SPAN:
-        short.append(f"{spell(span_s)} of watching of {spell(SHORTEST_SPAN)}")
+        short.append(f"{span(int(span_s) * 1_000_000)} of watching of {spell(SHORTEST_SPAN)}")
     if wakes.count < FEWEST_WAKES:
         short.append(f"{_count(wakes.count, 'measured wake')} of {FEWEST_WAKES}")
     return f"too little is known to recommend anything: {', '.join(short)}" if short else ""
@@ -201,7 +204,7 @@ def _cheapest(rows: Sequence[Row], idle_after_s: float | None) -> Row:
 
 
 def _reason(
-    rows: Sequence[Row], best: Row, slow: Row, *, wakes: Wakes, idle_after_s: float | None, second_is_worth: float
+    rows: Sequence[Row], best: Row, slow: Row, *, wakes: WakeTimes, idle_after_s: float | None, second_is_worth: float
 ) -> str:
     assert best.idle_after_s is not None
     assert wakes.p90_s is not None
@@ -223,14 +226,10 @@ def _reason(
 
 
 def spell(seconds: float | None) -> str:
-    """As a document's `idleAfter` is written: `90s`, `30m`, `1h30m`; None is `resident`."""
+    """As a document's `idleAfter` is written: `40s`, `30m`, `1h30m`, `0.5s`; None is `resident`."""
     if seconds is None:
         return "resident"
-    if seconds < MINUTE or seconds % 1:
-        return f"{seconds:.3g}s"
-    hours, rest = divmod(int(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    return "".join(f"{n}{unit}" for n, unit in ((hours, "h"), (minutes, "m"), (left, "s")) if n)
+    return format_duration(seconds) if seconds % 1 else span(int(seconds) * 1_000_000)
 
 
 def _hours(cost: float | None) -> str:

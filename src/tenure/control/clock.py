@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from tenure.domain.ids import Instant
 
-__all__ = ["Clock", "from_wire", "wire"]
+__all__ = ["Clock", "from_wire", "span", "wire"]
 
 
 class Clock:
@@ -39,3 +39,10 @@ def from_wire(text: str) -> Instant:
         moment = moment.astimezone()
     whole = int(moment.replace(microsecond=0).timestamp())
     return Instant(whole * 1_000_000 + moment.microsecond)
+
+
+def span(us: int) -> str:
+    """`40s`, `45m`, `1m30s`, `26h`: exact to the second, and as every duration here is read."""
+    seconds = us // 1_000_000
+    parts = ((seconds // 3600, "h"), (seconds % 3600 // 60, "m"), (seconds % 60, "s"))
+    return "".join(f"{n}{unit}" for n, unit in parts if n) or "0s"

@@ -13,9 +13,9 @@ from tenure.domain.ids import CardId, Instant, JobId
 from tenure.domain.window import WindowEnd, WindowState
 from tenure.ledger import Ledger, WindowRow
 
-from .clock import Clock, wire
+from .clock import Clock, span, wire
 
-__all__ = ["WindowBook", "span"]
+__all__ = ["WindowBook"]
 
 
 class WindowBook:
@@ -191,10 +191,3 @@ class WindowBook:
         else:
             self._rows[row.id] = row
         return row
-
-
-def span(us: int) -> str:
-    """`90s`, `45m`, `2h`, `2h30m`: short, and exact to the second."""
-    seconds = us // 1_000_000
-    parts = ((seconds // 3600, "h"), (seconds % 3600 // 60, "m"), (seconds % 60, "s"))
-    return "".join(f"{n}{unit}" for n, unit in parts if n) or "0s"

@@ -14,11 +14,10 @@ from tenure.domain.reasons import PendingReason
 from tenure.domain.window import WindowState
 from tenure.ledger import WindowRow
 
-from .clock import wire
+from .clock import span, wire
 from .gates import Closed
 from .live import Live
 from .model_jobs import model_of
-from .window_book import span
 from .window_rule import Rule, limit_us, uses_card
 
 if TYPE_CHECKING:
@@ -58,9 +57,8 @@ def barring(conductor: Conductor, live: Live) -> dict[CardId, WindowRow]:
         begins = windows.begins(row)
         if windows.holds(row):
             found[row.card] = row
-        elif (
-            begins is not None and model_of(live) is None
-        ):  # a model may wake until then, and leaves when it is asked to
+        elif begins is not None and model_of(live) is None:
+            # A model may wake until then: it leaves when it is asked to.
             limit = limit_us(live)
             if limit is None or now + limit > begins:
                 found.setdefault(row.card, row)

@@ -21,9 +21,9 @@ from tenure.domain.workload import Card
 from tenure.ledger import Ledger, WindowRow
 
 from . import admitting
-from .clock import Clock, wire
+from .clock import Clock, span, wire
 from .live import Live
-from .window_book import WindowBook, span
+from .window_book import WindowBook
 from .window_rule import DEFAULT_US, Rule, fits, uses_card
 
 if TYPE_CHECKING:
