@@ -107,6 +107,7 @@ def free_port(taken: frozenset[int]) -> int:
     """A port of 127.0.0.1 that nobody listens on now and no other model has been given.
 
     Nothing keeps it free until the server binds it; who listens there is looked at before a request is sent.
+    Raises Unavailable where none was found.
     """
     for port in random.sample(PORTS, 200):
         if port not in taken:

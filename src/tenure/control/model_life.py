@@ -38,7 +38,7 @@ from .wakes import BACK
 if TYPE_CHECKING:
     from .app import Platform
 
-__all__ = ["LOOK_S", "Lives"]
+__all__ = ["Lives"]
 
 STALE_S = 15.0  # a gateway that has not spoken for this long has nothing in flight
 STEADY_S = 10.0  # a server that was ready for this long has not failed to start

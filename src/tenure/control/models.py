@@ -38,7 +38,7 @@ __all__ = ["Kept", "Models"]
 
 log = logging.getLogger(__name__)
 
-HELD_S = 120.0  # no request is held for longer than this
+HELD_S = 120.0  # the gateway holds no request for longer than this (`hold_s` of its limits)
 
 
 class Models:
@@ -121,12 +121,11 @@ class Models:
             known = ", ".join(sorted(self._kept)) or "none"
         raise NotFound(f"there is no model {name!r}; there are: {known}", code="NoSuchModel")
 
-    def sleeps_us(self, kept: Kept) -> int | None:
-        """When it is put to sleep if nobody asks, in steady time; None where no clock runs."""
-        return kept.sleeps_us()
-
     def wake(self, name: str, *, by: str, cause: str, insist: bool = False) -> Kept:
-        """Ask for it.  Twice is once.  Within a backoff nothing happens, unless a person insists."""
+        """Ask for it.  Twice is once.  Within a backoff nothing happens, unless a person insists.
+
+        Raises NotFound, and Unavailable where the platform is going down.
+        """
         with self._lock:
             kept = self.find(name)
             if kept.state is not ModelState.READY:
@@ -142,7 +141,7 @@ class Models:
             return kept
 
     def sleep(self, name: str, *, by: str, cause: str) -> Kept:
-        """Put it to sleep: what is in flight may end within `stopTimeout`.  Asleep already is asleep."""
+        """Put it to sleep: what is in flight may end within `stopTimeout`.  Asleep already is asleep.  Raises NotFound."""
         with self._lock:
             kept = self.find(name)
             if kept.job is not None and not kept.leaving_us:

@@ -29,7 +29,7 @@ def model_json(platform: Platform, kept: Kept) -> dict[str, Any]:
     `retry_after_s`: how long a backoff still lasts, or that window, at least.
     """
     model, ready = kept.model, kept.state is ModelState.READY
-    steady, due = platform.clock.steady(), platform.models.sleeps_us(kept)
+    steady, due = platform.clock.steady(), kept.sleeps_us()
     sleeps = wire(platform.clock.now() + due - steady) if due is not None else None
     wait = max(0.0, (kept.not_before_us - steady) / 1e6) if kept.state is ModelState.FAILED else 0.0
     row = platform.models.window_of(kept)
