@@ -59,6 +59,8 @@ def test_a_question_wakes_the_language_model_and_is_answered(home: Home, client:
 
 def test_the_same_question_streams_the_same_answer(home: Home, client: openai.OpenAI) -> None:
     whole = ask(client, "assistant")
+    journal = home.path / "gateway" / "requests.jsonl"
+    before = len(lines(journal))
     with client.chat.completions.create(
         model="assistant", max_tokens=24, stream=True, stream_options={"include_usage": True},
         messages=[{"role": "user", "content": QUESTION}],
@@ -69,7 +71,7 @@ def test_the_same_question_streams_the_same_answer(home: Home, client: openai.Op
     assert len(words) > 4
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.completion_tokens >= len(words)
-    line = eventually(lambda: [r for r in lines(home.path / "gateway" / "requests.jsonl") if r["streamed"]][-1:])[0]
+    line = eventually(lambda: [r for r in lines(journal)[before:] if r["streamed"]])[-1]
     assert line["completion_tokens"] == chunks[-1].usage.completion_tokens
 
 
