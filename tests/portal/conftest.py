@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +22,9 @@ from nvml_fixtures import fake_nvml, nvml_library  # noqa: F401
 from tenure.control.app import Platform
 from tenure.portal.server import Addresses, PortalServer
 from tenure.settings import load
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +130,13 @@ def open_door() -> Callable[..., AbstractContextManager[Door]]:
 def unix_connection() -> type[UnixConnection]:
     """For a server that is a process of its own."""
     return UnixConnection
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright  # most tests here want no browser
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from tenure.portal.pages.models import bars_of, steps_of
 
@@ -19,14 +19,6 @@ from .conftest import Door
 from .test_pages import CONTRAST, Visit
 
 SERVER = [sys.executable, "-P", "-m", "tenure.testing.model_server", "--port", "{port}"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

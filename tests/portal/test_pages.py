@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tenure.portal.pages.look import Look
 
@@ -18,14 +18,6 @@ if TYPE_CHECKING:
     from .conftest import Door
 
 STRANGE = '训练 "x" $(rm) \n<script>document.title="owned"</script><img src=x onerror=alert(1)>'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 class Visit:

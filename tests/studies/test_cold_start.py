@@ -21,10 +21,12 @@ from typing import Any, ClassVar
 import pytest
 
 from tenure.manifests.policy import read_policy
-from tenure.sdk.record import RecordWriter, read_record
+from tenure.sdk.record import read_record
 from tenure_studies.cold_start.caller import Caller, NotAnswered
 from tenure_studies.cold_start.phases import PHASES
 from tenure_studies.cold_start.study import cold_start, summary
+
+from .conftest import as_attempt
 
 TENURE = str(Path(sys.executable).with_name("tenure"))
 STUDY = [sys.executable, "-m", "tenure_studies.cold_start", "--pause", "0", "--tokens", "2"]
@@ -72,16 +74,6 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         yield Door(home, tenure("gateway", "url").strip())
     finally:
         tenure("down")
-
-
-def as_attempt(home: Path, number: int) -> tuple[Path, dict[str, str]]:
-    """What the platform gives attempt `number` of job 7: its own run directory, the job's checkpoints."""
-    run = home / "runs" / f"7.{number}"
-    writer = RecordWriter(run, by="supervisor")
-    writer.opened(run_id=f"7.{number}", job_id="7", attempt=number, retry_of=f"7.{number - 1}" if number > 1 else None)
-    writer.close()
-    shared = {"TENURE_RUN_DIR": str(run), "TENURE_JOB_ID": "7", "TENURE_ATTEMPT": str(number)}
-    return run, {**shared, "TENURE_CHECKPOINT_DIR": str(home / "checkpoints")}
 
 
 def wakes_of(run: Path) -> list[dict[str, Any]]:

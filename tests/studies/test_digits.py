@@ -13,7 +13,9 @@ from typing import Protocol
 
 import pytest
 
-from tenure.sdk.record import Record, RecordWriter, read_record
+from tenure.sdk.record import Record, read_record
+
+from .conftest import as_attempt
 
 STUDY = [sys.executable, "-m", "tenure_studies.digits", "--epochs", "4", "--checkpoint-every", "15"]
 SLOW = [*STUDY, "--pace", "0.02"]
@@ -46,16 +48,6 @@ def start() -> Iterator[Starter]:
     for process in started:
         process.kill()
         process.wait()
-
-
-def as_attempt(home: Path, number: int) -> tuple[Path, dict[str, str]]:
-    """What the platform gives attempt `number` of job 7: its own run directory, the job's checkpoints."""
-    run = home / "runs" / f"7.{number}"
-    writer = RecordWriter(run, by="supervisor")
-    writer.opened(run_id=f"7.{number}", job_id="7", attempt=number, retry_of=f"7.{number - 1}" if number > 1 else None)
-    writer.close()
-    shared = {"TENURE_RUN_DIR": str(run), "TENURE_JOB_ID": "7", "TENURE_ATTEMPT": str(number)}
-    return run, {**shared, "TENURE_CHECKPOINT_DIR": str(home / "checkpoints")}
 
 
 def wait_for_step(run: Path, step: int, process: subprocess.Popen[bytes]) -> None:
