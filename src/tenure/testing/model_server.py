@@ -24,6 +24,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tenure.testing.serving import process_started_at
+
 IMPORTS_DONE_AT = time.time()
 
 __all__ = ["main"]
@@ -102,12 +104,6 @@ def _compiling(knobs: argparse.Namespace) -> float:
     return float(knobs.compile)
 
 
-def _process_started_at() -> float:
-    """Unix seconds, to the clock tick of 10 ms: a process's start is counted from boot."""
-    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
-
-
 def _leave(knobs: argparse.Namespace) -> None:
     time.sleep(knobs.leave_after)
     os._exit(0)
@@ -172,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _phases(self) -> dict[str, float | int | None]:
         now, ready_at = time.time(), self.compiled_at or self.loaded_at
         return {
-            "pid": os.getpid(), "process_started_at": _process_started_at(), "main_at": MAIN_AT,
+            "pid": os.getpid(), "process_started_at": process_started_at(), "main_at": MAIN_AT,
             "imports_done_at": IMPORTS_DONE_AT, "load_done_at": self.loaded_at if now >= self.loaded_at else None,
             "compile_done_at": self.compiled_at if self.compiled_at is not None and now >= self.compiled_at else None,
             "ready_at": ready_at if now >= ready_at else None, "first_token_at": self.first_token_at,

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Doors", "Json", "Phases", "Refusal", "Send", "serve"]
+__all__ = ["Doors", "Json", "Phases", "Refusal", "Send", "process_started_at", "serve"]
 
 Json = dict[str, Any]
 Send = Callable[[Json], bool]
@@ -42,7 +42,7 @@ class Phases:
 
     def __init__(self, *, main_at: float) -> None:
         self._at: dict[str, float | None] = dict.fromkeys(self.NAMES)
-        self._at |= {"process_started_at": _process_started_at(), "main_at": main_at}
+        self._at |= {"process_started_at": process_started_at(), "main_at": main_at}
 
     def done(self, name: str) -> None:
         if self._at[name] is None:
@@ -52,8 +52,8 @@ class Phases:
         return {"pid": os.getpid(), **self._at}
 
 
-def _process_started_at() -> float:
-    """To the clock tick of 10 ms: the kernel counts a process's start from boot."""
+def process_started_at() -> float:
+    """Unix seconds, to the clock tick of 10 ms: the kernel counts a process's start from boot."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
 
