@@ -67,10 +67,8 @@ def _row(label: str, some: Sequence[Mapping[str, Any]], top: float, scale: float
             )
             x += width
     for place, wake in enumerate(some):
-        x, y = (
-            LEFT + wake["total_s"] * scale,
-            top + BAR + 7 + place % 4 * 7,
-        )  # four rows, so that they do not cover each other
+        x = LEFT + wake["total_s"] * scale
+        y = top + BAR + 7 + place % 4 * 7  # four rows, so that they do not cover each other
         said = f"{wake['arm']} {wake['number']}: {wake['total_s']:.3f} s"
         parts.append(
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" fill="none" stroke="#222222"><title>{said}</title></circle>'

@@ -122,10 +122,7 @@ def summary(wakes: list[dict[str, Any]], seed: int) -> dict[str, Any]:
 def _wake(caller: Caller, spec: Spec, arm: str, number: int) -> dict[str, Any]:
     """One cold wait, and one warm one after it.  Raises NotAnswered where no later try could be answered."""
     model = spec.kept if arm == "kept" else spec.fresh
-    for one in (
-        spec.kept,
-        spec.fresh,
-    ):  # both: where one has to make room for the other, more than a cold start is measured
+    for one in (spec.kept, spec.fresh):  # where one has to make room for the other, more than a cold start is measured
         caller.rest(one, spec.prompt, spec.sleep_timeout)
     time.sleep(spec.pause)
     wake: dict[str, Any] = {"arm": arm, "number": number, "model": model, "discarded": None, "asked_at": time.time()}
