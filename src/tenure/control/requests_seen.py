@@ -24,12 +24,14 @@ HOUR_S = 3600
 HOURS = 24
 CHUNK = 1 << 20
 LINE = 1 << 16
+_STAMP = re.compile(rb'^\{"at":(\d+)(?:\.\d+)?,"model":"([^"\\]*)"[^\n]*\}\n', re.M)
+"""A line as the journal writes it, `at` first: many times faster than JSON, which any other line is read as."""
 _WHOLE = re.compile(
     rb'^\{"at":(\d+(?:\.\d+)?),"model":"([^"\\]*)",[^\n]*?"status":(\d+),[^\n]*?"held_s":(\d+(?:\.\d+)?),'
     rb'[^\n]*?"seconds":(\d+(?:\.\d+)?),"run":(null|")[^\n]*\}\n',
     re.M,
-)  # the same, with all that advice is read from
-_PLAIN = re.compile(rb'^\{"at":(\d+)(?:\.\d+)?,"model":"([^"\\]*)"[^\n]*\}\n', re.M)  # as the journal writes it
+)
+"""The same, with all that advice is read from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +199,7 @@ class Hours:
 
 def _stamps(block: bytes) -> Iterable[tuple[float, str]]:
     """(`at`, model) of each line; at a fifth of the price where all of them are as the journal writes them."""
-    plain = _PLAIN.findall(block)
+    plain = _STAMP.findall(block)
     if len(plain) == block.count(b"\n"):
         return [(int(at), model.decode("utf-8", "replace")) for at, model in plain]
     return list(_slowly(block))
