@@ -49,12 +49,14 @@ def test_a_server_that_dies_while_loading_is_told_with_its_log(home: Home) -> No
     eventually(lambda: home.model("small")["held"] == 0)
 
 
-def test_a_server_that_dies_while_idle_is_woken_by_the_next_request(home: Home) -> None:
-    home.declare("small")
+@pytest.mark.parametrize("children", ["0", "2"])
+def test_who_asks_the_moment_a_server_has_died_is_answered_by_the_next_one(home: Home, children: str) -> None:
+    home.declare("small", "--children", children)
     home.reload()
     pid = home.chat("small").json["pid"]
     os.kill(pid, signal.SIGKILL)
-    answer = eventually(lambda: (a := home.chat("small")).status == 200 and a)
+    answer = home.chat("small")
+    assert answer.status == 200, answer.body
     assert answer.json["pid"] != pid
     changed = [e["data"]["state"] for e in home.events("ModelChanged") if e["data"]["model"] == "small"]
     assert "failed" in changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -135,6 +136,37 @@ def test_who_was_sent_to_a_server_that_died_waits_for_the_next_one_once() -> Non
         assert isinstance(refusal, Refuse)
 
 
+@pytest.mark.parametrize("before", [0, 1], ids=["it came after the end", "it was there at the end"])
+def test_where_nobody_listens_a_request_waits_until_the_platform_knows(before: int) -> None:
+    desk = Desk()
+    desk.see([READY], 0)
+    asked(desk, 1)
+    if before:  # its connection was closed without a byte, and the next one is refused
+        assert desk.again(1, 0.1, why="closed") == [Forward(1, 1, "1.1")]
+    assert desk.again(1, 0.2, why="refused", absent=True) == []
+    assert asked(desk, 2, now=0.3) == [], "nobody else is sent there meanwhile"
+    assert desk.see([replace(READY, state=S.DRAINING)], 1.5) == []
+    (two,) = desk.see([replace(ASLEEP, state=S.FAILED, retry_after_s=1)], 2)
+    assert isinstance(two, Refuse)
+    assert two.ticket == 2, "it was never sent, and hears of the failure as everybody does"
+    assert desk.tick(3.1) == [Wake("a", "a test", "me", 1)]
+    assert desk.see([replace(READY, run="2.1", port=2)], 4) == [Forward(1, 2, "2.1")]
+
+
+def test_a_server_that_nobody_misses_is_asked_once_more_and_then_given_up() -> None:
+    desk = Desk()
+    desk.see([READY], 0)
+    asked(desk, 1)
+    assert desk.again(1, 0, why="refused", absent=True) == []
+    assert desk.tick(4) == []
+    assert desk.tick(5.1) == [Forward(1, 1, "1.1")]
+    assert desk.again(1, 5.2, why="refused", absent=True) == []
+    assert desk.tick(10.3) == [Forward(1, 1, "1.1")]
+    (refusal,) = desk.again(1, 10.4, why="refused", absent=True)
+    assert isinstance(refusal, Refuse)
+    assert (refusal.status, refusal.code) == (502, "upstream_failed")
+
+
 def test_an_idle_model_makes_room_and_a_busy_one_is_not_touched() -> None:
     desk = two(READY, ASLEEP)
     asked(desk, 1, "a", 0)
@@ -218,7 +250,7 @@ class Alternating(RuleBasedStateMachine):
     def loses_its_server(self, data: st.DataObject) -> None:
         id = data.draw(st.sampled_from(sorted(self.flying)))
         del self.flying[id]
-        self.do(self.desk.again(id, self.now, why="reset"))
+        self.do(self.desk.again(id, self.now, why="reset", absent=data.draw(st.booleans())))
 
     @rule(data=st.data(), name=st.sampled_from("ab"))
     def the_platform_moves(self, data: st.DataObject, name: str) -> None:

@@ -13,7 +13,7 @@ from typing import cast
 
 import httptools
 
-__all__ = ["Answer", "Connection", "Left"]
+__all__ = ["Absent", "Answer", "Connection", "Left"]
 
 AHEAD = 256 * 1024  # bytes that may lie here unread before the server is asked to wait
 MAX_HEAD = 256 * 1024
@@ -21,6 +21,10 @@ MAX_HEAD = 256 * 1024
 
 class Left(ConnectionError):
     """The server is not there, or left before its answer was whole."""
+
+
+class Absent(Left):
+    """Nobody listens there: nothing of the request was sent."""
 
 
 class Answer:

@@ -22,6 +22,9 @@ class Line:
     told: float = -1e9  # when that was last heard
     waiting: dict[int, Ticket] = field(default_factory=dict)
     flying: dict[int, Ticket] = field(default_factory=dict)
+    absent_until: float = (
+        -1e9
+    )  # it is said to be up and nobody listens there: until then the platform may find that out
     asked_at: float = -1e9  # when a wake or a sleep was last asked for
     left_at: float = -1e9  # when it was first asked to make room, in this state
     quiet_since: float = -1e9
@@ -55,4 +58,5 @@ class Line:
             if self.seen.state is ModelState.STARTING:
                 self.load_s = now - self.since
         self.since, self.asked_at, self.left_at, self.seen = now, -1e9, -1e9, seen
+        self.absent_until = -1e9
         self.yields_since, self.fruitless, self.obstacles = None, 0, ()

@@ -23,6 +23,7 @@ __all__ = ["Desk"]
 
 ASK_AGAIN_S = 1.0  # a wake or a sleep that nothing followed is asked for again after this long
 LEAVING_S = 10.0  # a model that was asked to leave takes nothing new for this long, whatever its state still is
+ABSENT_S = 5.0  # the platform finds out within two that a server which was up no longer listens
 LASTS_S = 300.0  # a stream that is older than this is not thought to last for longer than this
 
 
@@ -80,7 +81,7 @@ class Desk:
         """A request for a model that the table knows."""
         line = self._lines[ticket.model]
         self._of[ticket.id] = ticket.model
-        if line.up and not self._yields(line, now):
+        if self._takes(line, now):
             return [self._forward(line, ticket)]
         if not ticket.wakes:
             return [self._refuse(line, ticket, 503, "model_asleep", f"{ticket.model} is {line.seen.state}, and only inference wakes it")]  # fmt: skip
@@ -108,12 +109,20 @@ class Desk:
             line.quiet_since = now
         return self.tick(now)
 
-    def again(self, id: int, now: float, *, why: str) -> list[Action]:
-        """It was sent and its server left without a byte.  Once more, or 502."""
+    def again(self, id: int, now: float, *, why: str, absent: bool = False) -> list[Action]:
+        """It was sent and its server left without a byte.  Once more, or 502.
+
+        `absent`: nobody listened, so that it was not sent.  It waits until the platform knows of it, once.
+        """
         line = self._lines[self._of[id]]
         ticket = line.flying.pop(id)
         if not line.flying:
             line.quiet_since = now
+        if absent:
+            if line.up and now >= line.absent_until:
+                line.absent_until = now + ABSENT_S
+            if ticket.wakes and ticket.patient and not ticket.absent:
+                ticket.absent, ticket.tries = True, ticket.tries - 1
         if ticket.tries >= self.limits.tries:
             return [self._refuse(line, ticket, 502, "upstream_failed", f"{ticket.model} ended the connection before it answered, twice: {why}")]  # fmt: skip
         if not ticket.wakes:
@@ -139,7 +148,7 @@ class Desk:
     def _settle(self, line: Line, now: float) -> list[Action]:
         """What can be done for those who wait for one model."""
         actions: list[Action] = []
-        if line.up and not self._yields(line, now):
+        if self._takes(line, now):
             return [self._forward(line, ticket) for ticket in list(line.waiting.values())]
         for ticket in list(line.waiting.values()):
             hopeless = self._hopeless(line, ticket, now)
@@ -197,6 +206,10 @@ class Desk:
             chosen.left_at = now
         chosen.asked_at = now
         return [Sleep(chosen.seen.name, f"makes room for {line.seen.name}, for which {len(line.waiting) or 1} wait")]
+
+    def _takes(self, line: Line, now: float) -> bool:
+        """Is a request sent to it at once?"""
+        return line.up and now >= line.absent_until and not self._yields(line, now)
 
     def _yields(self, line: Line, now: float) -> bool:
         """Does it take nothing new, because somebody has waited long enough for its place?"""
@@ -288,7 +301,7 @@ class Desk:
         actions: list[Action] = []
         self._unclaim(line)
         for ticket in list(line.waiting.values()):
-            if ticket.tries and not ticket.excused:
+            if (ticket.tries or ticket.absent) and not ticket.excused:
                 ticket.excused = True
             else:
                 text = _because(f"{line.seen.name} failed", line.seen)

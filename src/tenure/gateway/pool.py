@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-from .connection import Answer, Connection, Left
+from .connection import Absent, Answer, Connection, Left
 
-__all__ = ["Answer", "Left", "Pool"]
+__all__ = ["Absent", "Answer", "Left", "Pool"]
 
 CONNECT_S = 5.0
 IDLE_S = 30.0
@@ -55,6 +55,8 @@ class Pool:
                 _, connection = await self._loop.create_connection(
                     lambda: Connection(port, self._back), "127.0.0.1", port
                 )
+        except ConnectionRefusedError as error:
+            raise Absent(str(error)) from None
         except (OSError, TimeoutError) as error:
             raise Left(str(error) or f"it did not take a connection within {CONNECT_S:g} s") from None
         return connection

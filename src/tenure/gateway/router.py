@@ -23,7 +23,7 @@ from .protocol import ARRIVED, abort, unwatch, watch
 from .reporting import Report
 from .request import Receive, Request, Scope, Send, read_body
 from .spans import span_of
-from .upstream import Left, Upstream
+from .upstream import Absent, Left, Upstream
 from .uses import Uses
 from .who import Callers
 from .words import Action, Forward, Refuse, Sleep, Ticket, Wake, seen_of
@@ -175,7 +175,14 @@ class Gateway:
                     return
                 future = loop.create_future()
                 self._waiting[request.id] = future
-                self._do(self.desk.again(request.id, time.monotonic(), why=str(error) or type(error).__name__))
+                self._do(
+                    self.desk.again(
+                        request.id,
+                        time.monotonic(),
+                        why=str(error) or type(error).__name__,
+                        absent=isinstance(error, Absent),
+                    )
+                )
 
     async def _held(self, request: Request, future: asyncio.Future[Forward | Refuse]) -> Forward | Refuse:
         """Wait for the desk's word.  A stream's client hears that it is not forgotten."""

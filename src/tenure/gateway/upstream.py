@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .pool import Answer, Left, Pool
+from .pool import Absent, Answer, Left, Pool
 
-__all__ = ["Answer", "Left", "Upstream", "answer_headers", "request_headers"]
+__all__ = ["Absent", "Answer", "Left", "Upstream", "answer_headers", "request_headers"]
 
 _HOP = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
