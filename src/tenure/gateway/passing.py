@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from .answers import STREAM_HEADERS, error_body, error_event
-from .protocol import abort, in_one_write
+from .protocol import abort
 from .request import Request
 from .upstream import Answer, Left, Upstream, answer_headers, request_headers
 
@@ -73,13 +73,14 @@ class Passing:
         body = await answer.read()
         self._first_byte(request, answer.status)
         request.saw(body)
-        headers = answer_headers(answer.headers)
-        if request.method != "HEAD":
-            headers = [pair for pair in headers if pair[0] != b"content-length"]
-            headers.append((b"content-length", str(len(body)).encode()))
-            in_one_write(request.scope)
-        await request.start(answer.status, _marked(request, headers))
-        await request.end(body)
+        headers = _marked(request, answer_headers(answer.headers))
+        if request.method == "HEAD":
+            await request.start(answer.status, headers)
+            await request.end()
+            return
+        headers = [pair for pair in headers if pair[0] != b"content-length"]
+        headers.append((b"content-length", str(len(body)).encode()))
+        await request.whole(answer.status, headers, body)
 
     async def _chunks(self, request: Request, answer: Answer, *, streamed: bool) -> None:
         request.passed = True

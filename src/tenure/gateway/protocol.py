@@ -13,9 +13,9 @@ from asyncio import Transport
 from collections.abc import Callable, MutableMapping
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-__all__ = ["ARRIVED", "Protocol", "abort", "end_by_close", "in_one_write", "until_close", "unwatch", "watch"]
+__all__ = ["ARRIVED", "Protocol", "abort", "end_by_close", "until_close", "unwatch", "watch", "whole"]
 
 _CONNECTION = "tenure.connection"
 _CYCLE = "tenure.cycle"  # a weak reference: a cycle in its own scope would be one that only the collector frees
@@ -68,19 +68,27 @@ def until_close(scope: Scope) -> None:
     cycle.chunked_encoding, cycle.expected_content_length = False, _ENDLESS
 
 
-def in_one_write(scope: Scope) -> None:
-    """Before the headers of an answer that has a body: both leave together, and the client wakes once for them."""
+async def whole(scope: Scope, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    """A whole answer, its length among the headers, in one write: the client wakes once for it.
+
+    The headers were parsed once, and are not looked at again.
+    """
     cycle = _cycle(scope)
-    cycle.transport = cast(Transport, _Joined(cycle.transport))
+    if cycle.flow.write_paused and not cycle.disconnected:
+        await cycle.flow.drain()
+    if cycle.disconnected:
+        return
+    parts = [STATUS_LINE[status], *(b"%b: %b\r\n" % pair for pair in headers)]
+    if not cycle.keep_alive:
+        parts.append(b"connection: close\r\n")
+    cycle.transport.write(b"".join((*parts, b"\r\n", body)))
+    cycle.response_started, cycle.waiting_for_100_continue = True, False
+    _ended(cycle, close=not cycle.keep_alive)
 
 
 def end_by_close(scope: Scope) -> None:
     """After the last byte of such a body.  What is on its way still leaves."""
-    cycle = _cycle(scope)
-    cycle.response_complete = True
-    cycle.message_event.set()
-    cycle.transport.close()
-    cycle.on_response()
+    _ended(_cycle(scope), close=True)
 
 
 def abort(scope: Scope) -> None:
@@ -89,26 +97,12 @@ def abort(scope: Scope) -> None:
     connection.transport.abort()
 
 
-class _Joined:
-    """A transport for one answer: keeps its head until its body comes."""
-
-    __slots__ = ("_head", "_transport")
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self._head: bytes | None = None
-
-    def write(self, data: bytes) -> None:
-        if self._head is None:
-            self._head = data
-        else:
-            self._transport.write(self._head + data)
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def close(self) -> None:
-        self._transport.close()
+def _ended(cycle: RequestResponseCycle, *, close: bool) -> None:
+    cycle.response_complete = True
+    cycle.message_event.set()
+    if close:
+        cycle.transport.close()
+    cycle.on_response()
 
 
 def _cycle(scope: Scope) -> RequestResponseCycle:

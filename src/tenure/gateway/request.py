@@ -13,7 +13,7 @@ from typing import Any
 from . import otel
 from .allowance import Headers, Rights
 from .answers import Refused
-from .protocol import end_by_close, until_close
+from .protocol import end_by_close, until_close, whole
 from .spans import Span
 from .usage import Usage
 
@@ -86,6 +86,11 @@ class Request:
         if body:
             await self.more(body)
         end_by_close(self.scope)
+
+    async def whole(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Head and body at once, where nothing is out yet."""
+        self.begun, self.status, self.done = True, status, True
+        await whole(self.scope, status, headers, body)
 
     @property
     def what(self) -> str:
