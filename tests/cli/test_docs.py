@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 from tenure.cli.verbs import VERBS
@@ -15,8 +16,21 @@ PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
 def test_the_table_is_the_verbs() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| (.+?) \|$", PAGE.read_text("utf-8"), re.M)
+    rows = re.findall(r"^\| `(\w+)` \| ([^`].*?) \|$", PAGE.read_text("utf-8"), re.M)
     assert rows == [(name, entry.summary) for name, entry in VERBS.items()]
+
+
+def test_every_flag_is_on_the_page() -> None:
+    said: dict[str, set[str]] = {}
+    for verbs, flags in re.findall(r"^\| ((?:`\w+` ?)+)\| (`-.+?) \|$", PAGE.read_text("utf-8"), re.M):
+        for verb in re.findall(r"`(\w+)`", verbs):
+            said.setdefault(verb, set()).update(re.findall(r"-[\w-]+", flags))
+    taken = {name: import_module(f"tenure.cli.{name}").VERB.options for name in VERBS}
+    flags_of = {
+        verb: {name for option in options for name in option.names if not option.hidden}
+        for verb, options in taken.items()
+    }
+    assert said == {verb: flags for verb, flags in flags_of.items() if flags}
 
 
 def examples() -> Iterator[tuple[str, str]]:

@@ -24,7 +24,8 @@ def run(call: Call) -> int:
     if call.structured:
         emit(cards, call.form)
     elif call.form == "name":
-        print("\n".join(str(card["id"]) for card in cards)) if cards else None
+        for card in cards:
+            print(card["id"])
     elif cards:
         print(
             "\n".join(

@@ -2,7 +2,7 @@
 
 A verb declares a `Verb`; `parse` turns words into a `Parsed`, and refuses with what, where and what would work.  Help and
 completion are drawn from the same declaration.  Standard library only, and little of it: start-up time is a promise
-(see docs/decisions/cli-start-up.md).
+(see docs/decisions/0007-command-line-start-up.md).
 """
 
 from __future__ import annotations

@@ -128,7 +128,8 @@ def _ls(call: Call) -> int:
     if call.structured:
         emit(models, call.form)
     elif call.form == "name":
-        print("\n".join(str(model["name"]) for model in models)) if models else None
+        for model in models:
+            print(model["name"])
     elif models:
         print("\n".join(_lines(models, wide=call.form == "wide")))
     else:

@@ -38,7 +38,8 @@ def run(call: Call) -> int:
     if call.structured:
         emit(jobs, call.form)
     elif call.form == "name":
-        print("\n".join(str(job["id"]) for job in jobs)) if jobs else None
+        for job in jobs:
+            print(job["id"])
     else:
         print("\n".join(lines(call, jobs)))
     return 0

@@ -87,7 +87,8 @@ def _ls(call: Call) -> int:
     if call.structured:
         emit(runs, call.form)
     elif call.form == "name":
-        print("\n".join(_name(item) for item in runs)) if runs else None
+        for item in runs:
+            print(_name(item))
     else:
         head = ["RUN", "JOB", "NAME", "OUTCOME", "AGE", "TIME", "REPLACES", "RESULTS"]
         print("\n".join(table(head, [_row(item) for item in runs])))

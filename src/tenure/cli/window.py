@@ -151,7 +151,8 @@ def _ls(call: Call) -> int:
     if call.structured:
         emit(windows, call.form)
     elif call.form == "name":
-        print("\n".join(window["id"] for window in windows)) if windows else None
+        for window in windows:
+            print(window["id"])
     elif windows:
         head = ["WINDOW", "CARD", "OWNER", "JOB", "STATE", "LEFT", "WHAT"]
         print("\n".join(table(head, [_row(window) for window in windows])))
