@@ -85,6 +85,44 @@ def test_a_port_that_is_taken_is_told_and_another_one_is_tried_once(
     assert f"(pid {os.getpid()})" in cause
 
 
+@pytest.mark.parametrize(
+    ("spec", "reason", "word"),
+    [
+        ({"command": ["/no/such/server", "{port}"]}, "CommandNotFound", "/no/such/server"),
+        ({"command": ["no-such-server", "{port}"]}, "CommandNotFound", "not found on PATH"),
+        ({"command": ["/etc", "{port}"]}, "NotExecutable", "/etc"),
+        ({"workingDir": "/no/such/folder"}, "WorkdirUnusable", "/no/such/folder"),
+    ],
+)
+def test_what_cannot_be_started_is_told_at_once(
+    models: Callable[..., House], tmp_path: Path, spec: dict[str, object], reason: str, word: str
+) -> None:
+    declare(tmp_path / "home", "small", **spec)
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    row = until(house, "failed", timeout=5)
+    assert (row["reason"], row["job_id"]) == (reason, None)
+    assert row["message"].startswith("its server could not be started: ")
+    assert word in row["message"]
+    assert 0 < row["retry_after_s"] <= 1
+
+
+def test_whoever_mends_the_document_does_not_wait_for_the_backoff(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small", command=["/no/such/server", "{port}"])
+    house = models()
+    for _ in range(5):
+        verbs.wake(house.platform, "small", caller=ME)
+        until(house, "failed")
+    assert model(house)["retry_after_s"] > 10
+    verbs.reload_policy(house.platform, caller=ME)
+    assert model(house)["retry_after_s"] > 10, "it is as it was"
+    declare(tmp_path / "home", "small")
+    verbs.reload_policy(house.platform, caller=ME)
+    assert model(house)["retry_after_s"] == 0
+    verbs.wake(house.platform, "small", caller=ME, insist=False)
+    until(house, "ready")
+
+
 @pytest.mark.parametrize("when", ["loading", "idle"])
 def test_a_server_that_dies_leaves_nothing_half_open(models: Callable[..., House], tmp_path: Path, when: str) -> None:
     declare(tmp_path / "home", "small", *(["--load", "0.2", "--die-loading", "7"] if when == "loading" else []))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tenure.domain.ids import RunId
-from tenure.ledger import JobRow
+from tenure.ledger import AttemptRow, JobRow
 from tenure.telemetry.listeners import Listener
 
 from .kept import Kept
 
-__all__ = ["backoff_s", "died", "taken"]
+__all__ = ["backoff_s", "died", "taken", "unstarted"]
 
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 300.0
 
@@ -22,6 +22,11 @@ def taken(kept: Kept, run: RunId, who: Listener) -> tuple[str, str]:
     """Reason and message: a stranger is on its port."""
     named = f"{who.command} (pid {who.pid})" if who.pid is not None else "a process that may not be looked at"
     return "PortTaken", f"port {kept.port} is taken by {named}, which is no process of run {run}"
+
+
+def unstarted(attempt: AttemptRow) -> tuple[str, str]:
+    """Reason and message: there was no process.  A job is launched again by itself; a model, when it is asked for."""
+    return attempt.reason or "LaunchFailed", f"its server could not be started: {attempt.message}"
 
 
 def died(kept: Kept, row: JobRow) -> tuple[str, str]:

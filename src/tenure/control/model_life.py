@@ -26,7 +26,7 @@ from .caller import INTERNAL
 from .clock import wire
 from .kept import Kept
 from .live import Live
-from .model_faults import backoff_s, died, taken
+from .model_faults import backoff_s, died, taken, unstarted
 from .model_jobs import free_port, spec_of
 from .model_leaving import LOOK_S, STILL_THERE, Leaving
 from .model_news import ModelNews
@@ -96,10 +96,14 @@ class Lives:
             kept.last_wake = {"asked_at": self._platform.clock.now(), "cause": BACK, "by": "tenure", "job_id": kept.job}
         since_asked = now - kept.asked_us
         returning = live is not None and (live.attempts > 0 or live.reason == PendingReason.WAITING_FOR_WINDOW)
-        if kept.leaving_us:
+        if live is not None and live.launch_failures and kept.blame is None:
+            self._fail(kept, *unstarted(self._platform.ledger.attempts(live.id)[-1]))
+        elif kept.leaving_us:
             self._cancel(kept, kept.message)
         elif returning and not kept.model.resident and not kept.held and since_asked > kept.idle_after_s * 1e6:
             self._cancel(kept, "it lost its place, and nobody has asked for it within its idle time")
+        if kept.cancelled:
+            return  # its end comes with another look
         stale = now - kept.looked_us > LOOK_S * 1e6 or kept.reason == PendingReason.PENDING_EVALUATION
         if stale or kept.state is not ModelState.QUEUED:
             kept.looked_us = now

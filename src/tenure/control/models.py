@@ -256,7 +256,10 @@ class Models:
         declared = self._platform.policy.models
         for name, model in declared.items():
             if name in self._kept:
-                self._kept[name].model = model
+                kept = self._kept[name]
+                if kept.model != model:  # what had failed was another
+                    kept.failures = kept.not_before_us = 0
+                kept.model = model
             else:
                 self._kept[name] = Kept(model)
         for name, kept in list(self._kept.items()):
