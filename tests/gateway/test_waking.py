@@ -109,6 +109,20 @@ def test_who_does_not_want_to_wait_is_told_at_once(home: Home) -> None:
     assert home.chat("small", headers={"X-Tenure-Wait": "0"}).status == 200
 
 
+def test_who_does_not_wait_for_a_turn_hears_what_it_waits_for(home: Home) -> None:
+    job = home.tenure("submit", "--priority", "training", "--shares", "8", "--gpu-memory", "8Gi", "--", "sleep", "60")
+    home.declare("small")
+    home.reload()
+    home.tenure("models", "wake", "small")
+    home.until("small", "queued")
+    refused = eventually(lambda: (a := home.chat("small", headers={"X-Tenure-Wait": "0"})) and "WaitingForQuota" in a.error["message"] and a)  # fmt: skip
+    assert (refused.status, refused.error["code"]) == (503, "model_not_ready")
+    assert "1 more needed" in refused.error["message"]
+    assert int(refused.headers["retry-after"]) >= 1
+    home.tenure("cancel", job.strip())
+    home.until("small", "ready")
+
+
 def test_what_cannot_be_placed_says_why(home: Home) -> None:
     home.declare("huge", gpuMemory="64Gi")
     home.reload()
@@ -146,6 +160,23 @@ def test_a_client_that_leaves_frees_its_slot_and_the_model_stays(home: Home, tmp
     assert home.chat("small").status == 200
     if when == "asleep":
         assert sum("size" in line for line in lines(seen)) == 1, "its request was never sent"
+
+
+def test_a_model_that_comes_back_has_a_first_token_of_its_own(home: Home) -> None:
+    home.declare("small")
+    home.reload()
+    home.chat("small")
+    first = eventually(lambda: home.model("small")["last_wake"].get("first_token_at"))
+    home.tenure("run", "--priority", "training", "--shares", "8", "--gpu-memory", "12Gi", "--", "true")
+    row = home.until("small", "ready")
+    assert row["run_id"].endswith(".2")
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(home.chat, "small", think=1.5)
+        eventually(lambda: home.model("small")["in_flight"] == 1)  # the gateway has spoken of it since
+        assert "first_token_at" not in home.model("small")["last_wake"]
+        assert answer.result().status == 200
+    again = eventually(lambda: home.model("small")["last_wake"].get("first_token_at"))
+    assert again > row["last_wake"]["ready_at"] > first
 
 
 def test_a_preempted_model_comes_back_and_the_held_question_is_answered(home: Home) -> None:

@@ -50,6 +50,10 @@ class Desk:
     def state(self, model: str) -> ModelState | None:
         return self._lines[model].seen.state if model in self._lines else None
 
+    def run(self, model: str) -> str | None:
+        """The run that serves it now."""
+        return self._lines[model].seen.run if model in self._lines else None
+
     @property
     def restless(self) -> bool:
         """Does time alone change anything?  Then `tick` is to be called a few times a second."""
@@ -90,6 +94,7 @@ class Desk:
             return [hopeless]
         if not ticket.patient:
             text = f"{ticket.model} is {line.seen.state}, and the request does not wait"
+            text = _because(text, line.seen) if line.seen.state is ModelState.QUEUED else text
             refusal = self._come_again(line, ticket, "model_not_ready", text, now)
             return [refusal, *self._rouse(line, ticket, now), *self._make_room(line, now)]
         if self.held >= self.limits.held:

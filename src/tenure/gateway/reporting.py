@@ -25,7 +25,7 @@ class Report:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._active: set[str] = set()
-        self._first: set[str] = set()
+        self._first: dict[str, str | None] = {}  # by model, the run of which a byte has come
         self._keep: dict[str, float] = {}
         self._held: list[dict[str, Any]] = []
         self._dirty = asyncio.Event()
@@ -50,13 +50,9 @@ class Report:
         )
         self._dirty.set()
 
-    def woken(self, model: str) -> None:
-        """Its first token has yet to come."""
-        self._first.discard(model)
-
     def first_byte(self, request: Request) -> None:
-        if request.inference and request.model not in self._first:
-            self._first.add(request.model)
+        if request.inference and self._first.get(request.model) != request.run:
+            self._first[request.model] = request.run
             self.spoke(request)
 
     async def run(self, platform: Platform, names: Iterable[str]) -> None:
@@ -74,7 +70,7 @@ class Report:
                     "in_flight": self._desk.flying(name, inference=True),
                     "held": self._desk.waiting(name),
                     "active": name in active,
-                    "first_token": name in self._first,
+                    "first_token": name in self._first and self._first[name] == self._desk.run(name),
                     **({"keep_alive_s": keep[name]} if name in keep else {}),
                 }
                 for name in names

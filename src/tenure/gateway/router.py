@@ -262,7 +262,6 @@ class Gateway:
                 case Wake(model=model, cause=cause, by=by, ticket=ticket):
                     if ticket in self._open:
                         self._open[ticket].woke = True
-                    self._report.woken(model)
                     self._keep(asyncio.ensure_future(self.platform.wake(model, cause=cause, by=by)))
                 case Sleep(model=model, cause=cause):
                     self._keep(asyncio.ensure_future(self.platform.sleep(model, cause=cause)))
