@@ -99,15 +99,20 @@ def stopped_at(house: House, run: str) -> int:
     return int(next(line["at"] for line in lines if line["kind"] == "stop"))
 
 
+def up(models: Callable[..., House], tmp_path: Path, *knobs: str, **spec: Any) -> tuple[House, dict[str, Any]]:
+    """A platform and its one model, which is ready."""
+    declare(tmp_path / "home", "small", *knobs, **spec)
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    return house, until(house, "ready")
+
+
 def trainer(house: House) -> str:
     return house.gpu("true", shares=8, priority="training")
 
 
 def test_a_stream_ends_before_its_server_is_asked_to_leave(models: Callable[..., House], tmp_path: Path) -> None:
-    declare(tmp_path / "home", "small", "--chunk-delay", "0.2", stopTimeout="20s")
-    house = models()
-    verbs.wake(house.platform, "small", caller=ME)
-    row = until(house, "ready")
+    house, row = up(models, tmp_path, "--chunk-delay", "0.2", stopTimeout="20s")
     stream = Stream(row, 8)
     flying(house, 1)
     job = trainer(house)
@@ -125,10 +130,7 @@ def test_a_stream_ends_before_its_server_is_asked_to_leave(models: Callable[...,
 
 
 def test_what_does_not_end_is_cut_when_the_time_is_nearly_over(models: Callable[..., House], tmp_path: Path) -> None:
-    declare(tmp_path / "home", "small", "--chunk-delay", "0.2", "--ignore-term", stopTimeout="2s")
-    house = models()
-    verbs.wake(house.platform, "small", caller=ME)
-    row = until(house, "ready")
+    house, row = up(models, tmp_path, "--chunk-delay", "0.2", "--ignore-term", stopTimeout="2s")
     stream = Stream(row, 100)
     flying(house, 1)
     job = trainer(house)
@@ -146,10 +148,7 @@ def test_what_does_not_end_is_cut_when_the_time_is_nearly_over(models: Callable[
 
 @pytest.mark.parametrize("why", ["preempted", "asked to sleep"])
 def test_nothing_in_flight_is_no_reason_to_wait(models: Callable[..., House], tmp_path: Path, why: str) -> None:
-    declare(tmp_path / "home", "small", stopTimeout="20s")
-    house = models()
-    verbs.wake(house.platform, "small", caller=ME)
-    row = until(house, "ready")
+    house, row = up(models, tmp_path, stopTimeout="20s")
     began = time.time_ns() // 1000
     if why == "preempted":
         house.wait(trainer(house))
@@ -160,10 +159,7 @@ def test_nothing_in_flight_is_no_reason_to_wait(models: Callable[..., House], tm
 
 
 def test_a_cancel_of_its_job_is_a_cancel(models: Callable[..., House], tmp_path: Path) -> None:
-    declare(tmp_path / "home", "small", "--chunk-delay", "0.2", stopTimeout="20s")
-    house = models()
-    verbs.wake(house.platform, "small", caller=ME)
-    row = until(house, "ready")
+    house, row = up(models, tmp_path, "--chunk-delay", "0.2", stopTimeout="20s")
     stream = Stream(row, 100)
     flying(house, 1)
     job = trainer(house)
@@ -175,10 +171,7 @@ def test_a_cancel_of_its_job_is_a_cancel(models: Callable[..., House], tmp_path:
 
 
 def test_a_new_daemon_goes_on_with_a_drain(models: Callable[..., House], tmp_path: Path) -> None:
-    declare(tmp_path / "home", "small", "--chunk-delay", "0.3", stopTimeout="30s")
-    house = models()
-    verbs.wake(house.platform, "small", caller=ME)
-    row = until(house, "ready")
+    house, row = up(models, tmp_path, "--chunk-delay", "0.3", stopTimeout="30s")
     stream = Stream(row, 20)
     flying(house, 1)
     job = trainer(house)

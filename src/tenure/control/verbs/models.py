@@ -16,7 +16,7 @@ __all__ = ["report_inference", "sleep", "wake"]
 
 
 def wake(
-    platform: Platform, name: str, *, caller: Caller, cause: str = "asked to", by: str = "", insist: bool = True
+    platform: Platform, name: str, *, caller: Caller, cause: str = "by hand", by: str = "", insist: bool = True
 ) -> dict[str, Any]:
     """Ask for a model; the model as it is then.  `insist` False leaves one alone that has just failed."""
     operators_only(caller, "wake a model by hand")
@@ -24,7 +24,7 @@ def wake(
     return model_json(platform, kept)
 
 
-def sleep(platform: Platform, name: str, *, caller: Caller, cause: str = "asked to", by: str = "") -> dict[str, Any]:
+def sleep(platform: Platform, name: str, *, caller: Caller, cause: str = "by hand", by: str = "") -> dict[str, Any]:
     """Put a model to sleep: it takes nothing new, and what is in flight has its `stopTimeout`."""
     operators_only(caller, "put a model to sleep")
     return model_json(platform, platform.models.sleep(name, by=by or caller.user, cause=cause))

@@ -48,13 +48,13 @@ class ModelsSeen(Loose):
 
 
 class Wake(Strict):
-    cause: str = Field(default="asked to", max_length=300)
+    cause: str = Field(default="by hand", max_length=300)
     by: str = Field(default="", max_length=200, description="On whose behalf; the caller without one.")
     insist: bool = Field(default=True, description="Also within the backoff after a failure.")
 
 
 class Sleep(Strict):
-    cause: str = Field(default="asked to", max_length=300)
+    cause: str = Field(default="by hand", max_length=300)
     by: str = Field(default="", max_length=200)
 
 
