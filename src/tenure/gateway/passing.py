@@ -69,18 +69,21 @@ class Passing:
             abort(request.scope)
 
     async def _whole(self, request: Request, answer: Answer) -> None:
-        """A short answer: read before a byte of it is sent.  One to HEAD has its length and no body."""
+        """A short answer: read before a byte of it is sent, looked at when it is out.  To HEAD its length, and no body."""
         body = await answer.read()
-        self._first_byte(request, answer.status)
-        request.saw(body)
+        request.first_byte(answer.status)
         headers = _marked(request, answer_headers(answer.headers))
-        if request.method == "HEAD":
-            await request.start(answer.status, headers)
-            await request.end()
-            return
-        headers = [pair for pair in headers if pair[0] != b"content-length"]
-        headers.append((b"content-length", str(len(body)).encode()))
-        await request.whole(answer.status, headers, body)
+        try:
+            if request.method == "HEAD":
+                await request.start(answer.status, headers)
+                await request.end()
+            else:
+                headers = [pair for pair in headers if pair[0] != b"content-length"]
+                headers.append((b"content-length", b"%d" % len(body)))
+                await request.whole(answer.status, headers, body)
+        finally:  # it has cost its tokens, whether the client has waited for them or not
+            request.saw(body)
+            self._told(request)
 
     async def _chunks(self, request: Request, answer: Answer, *, streamed: bool) -> None:
         request.passed = True
