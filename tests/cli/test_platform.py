@@ -237,6 +237,17 @@ def test_policy_is_checked_without_a_platform_and_reloaded_with_one(home: Home, 
     assert "kind: Model" in shown
     assert "HF_TOKEN" in shown
     assert "hf_secret" not in shown
+    spec["queueName"] = "defualt"
+    model.write_text(json.dumps({"apiVersion": "tenure.dev/v1", "kind": "Model", "metadata": {"name": "small"}, "spec": spec}))  # fmt: skip
+    for words in (("check", str(home.path / "policy")), ("reload",)):  # it is taken, and whoever did it hears of it
+        answer = home.tenure("policy", *words)
+        assert answer.code == 0
+        assert "small.json:1 (document 1): spec.queueName: warning: there is no LocalQueue" in answer.err
+        assert 'did you mean "default"?' in answer.err
+    told = home.json("policy", "reload")["problems"]
+    assert [(Path(one["file"]).name, one["field"], one["severity"]) for one in told] == [
+        ("small.json", "spec.queueName", "warning")
+    ]
     model.unlink()
     assert home.tenure("policy", "reload").code == 0
     bad = home.path / "policy" / "bad.yaml"

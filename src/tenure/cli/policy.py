@@ -61,7 +61,9 @@ def run(call: Call) -> int:
     if call.structured:
         emit(answer, call.form)
     else:
-        print("the policy was read again" + _counts(answer))
+        print("the policy was read again")
+    for problem in answer["problems"]:
+        print(f"tenure policy: {_told(problem)}", file=sys.stderr)
     return 0
 
 
@@ -89,12 +91,14 @@ def _schema(rest: list[str]) -> int:
 
 
 def files_of(folder: Path) -> list[list[str]]:
-    """Every YAML file of a directory, or the one file that was named."""
+    """Every YAML and JSON file of a directory, as the platform reads them, or the one file that was named."""
     if not folder.exists():
         raise Usage(f"there is no {str(folder)!r} here; name a directory of policy files")
-    paths = sorted(p for p in folder.iterdir() if p.suffix in (".yaml", ".yml")) if folder.is_dir() else [folder]
+    paths = (
+        sorted(p for p in folder.iterdir() if p.suffix in (".yaml", ".yml", ".json")) if folder.is_dir() else [folder]
+    )
     if not paths:
-        raise Usage(f"{folder} has no .yaml file in it")
+        raise Usage(f"{folder} has no .yaml or .json file in it")
     try:
         return [[path.name, path.read_text("utf-8")] for path in paths]
     except UnicodeDecodeError as error:
@@ -125,14 +129,3 @@ def _told(problem: Any) -> str:
     field = f" {problem['field']}:" if problem.get("field") else ""
     mark = "warning: " if problem.get("severity") == "warning" else ""
     return plain(f"{where}{document}:{field} {mark}{problem.get('message')}")
-
-
-def _counts(answer: Any) -> str:
-    if not isinstance(answer, dict):
-        return ""
-    parts = [
-        f"{value} {name.replace('_', ' ')}"
-        for name, value in answer.items()
-        if isinstance(value, int) and not isinstance(value, bool)
-    ]
-    return ": " + ", ".join(parts) if parts else ""

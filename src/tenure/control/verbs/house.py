@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tenure.domain.errors import Forbidden
 
 from ..caller import Caller
+from ..views.policy import problem_json
 
 if TYPE_CHECKING:
     from ..app import Platform
@@ -18,7 +19,7 @@ def reload_policy(platform: Platform, *, caller: Caller) -> dict[str, Any]:
     """Read the policy directory again: all of it, or (InvalidManifest) nothing."""
     operators_only(caller, "reload the policy")
     problems = platform.reload_policy(by=caller.user)
-    return {"ok": True, "problems": [str(problem) for problem in problems]}
+    return {"ok": True, "problems": [problem_json(problem) for problem in problems]}
 
 
 def stop_daemon(platform: Platform, *, caller: Caller, keep_jobs: bool) -> None:
