@@ -56,7 +56,7 @@ def test_it_is_the_models_idle_time_from_that_request_on(home: Home) -> None:
     assert time.monotonic() - asked > 0.8
     assert "no inference for 1 s" in row["message"]
     home.chat("small")
-    eventually(lambda: (s := sleeps_in(home)) is not None and 3500 < s < 3601), "it ended with that sleep"
+    eventually(lambda: (s := sleeps_in(home)) is not None and 3500 < s < 3601)  # it ended with that sleep
 
 
 def test_zero_sleeps_as_soon_as_nothing_is_in_flight(home: Home) -> None:
