@@ -221,6 +221,16 @@ def test_the_same_key_is_the_same_job_and_another_request_a_conflict(home: Home)
     assert answer.out == ""
 
 
+def test_a_key_answers_from_another_shell_too_and_the_job_keeps_its_first_environment(home: Home) -> None:
+    words = ("submit", "--idempotency-key", "came back", "--", "sh", "-c", "echo $SSH_CLIENT")
+    first, again = (home.ok(*words, env={"SSH_CLIENT": f"10.0.0.7 {port} 22"}).strip() for port in (40001, 40002))
+    assert again == first
+    assert home.tenure("wait", first).code == 0
+    assert home.ok("logs", first) == "10.0.0.7 40001 22\n"
+    named = home.tenure("submit", "--idempotency-key", "came back", "--env", "A=b", *words[3:])
+    assert (named.code, named.out) == (1, "")
+
+
 def test_a_client_that_dies_leaves_one_job_or_none_and_its_key_answers(home: Home) -> None:
     words = ("--name", "once", "--idempotency-key", "died on the way", "--hold", "--", "true")
     for delay in (0.02, 0.05, 0.08, 0.1, 0.12, 0.15):

@@ -63,16 +63,17 @@ def prepared(
     platform: Platform, body: Mapping[str, Any], *, caller: Caller, idempotency_key: str | None = None
 ) -> Submission:
     """The request, read and checked.  Reads the job's working tree, so it takes as long as that takes."""
+    request = {k: v for k, v in body.items() if k != "environment"}
     key = None
     if idempotency_key is not None:
         if not 1 <= len(idempotency_key) <= 255:
             raise InvalidRequest("an idempotency key has 1 to 255 characters", field="Idempotency-Key")
-        digest = hashlib.sha256(json.dumps(body, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
+        # Without the environment: whoever comes back after a connection broke has another port in SSH_CLIENT.
+        digest = hashlib.sha256(json.dumps(request, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
         key = Key(scope=f"submit:{caller.user}", name=idempotency_key, digest=digest)
     environment = body.get("environment")
     if environment is not None and not isinstance(environment, Mapping):
         raise InvalidRequest("environment must be an object of names and values", field="environment")
-    request = {k: v for k, v in body.items() if k != "environment"}
     asked = asked_of(request, now=platform.clock.now(), owner=caller.user)
     specs = [_settle(platform, spec) for spec in asked.specs]
     exported = asked.exported({str(k): str(v) for k, v in environment.items()}) if environment else {}
