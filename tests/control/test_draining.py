@@ -170,6 +170,27 @@ def test_a_cancel_of_its_job_is_a_cancel(models: Callable[..., House], tmp_path:
         stream.rest()
 
 
+def test_what_was_asked_to_sleep_sleeps_under_a_new_daemon_too(models: Callable[..., House], tmp_path: Path) -> None:
+    house, row = up(models, tmp_path, "--chunk-delay", "0.3", stopTimeout="30s")
+    stream = Stream(row, 20)
+    flying(house, 1)
+    verbs.sleep(house.platform, "small", caller=ME)
+    until(house, "draining")
+    house.close(keep_jobs=True)
+    house.open(card=None)
+    again = until(house, "draining", "ready")
+    assert (again["state"], again["job_id"]) == ("draining", row["job_id"])
+    assert "put to sleep by" in again["message"]
+    assert stream.rest().endswith(b"data: [DONE]\n\n")
+    until(house, "asleep")
+    verbs.wake(house.platform, "small", caller=ME)
+    run = until(house, "ready")["run_id"]
+    house.close(keep_jobs=True)
+    house.open(card=None)
+    assert until(house, "draining", "ready")["state"] == "ready", "that was another run"
+    assert model(house)["run_id"] == run
+
+
 def test_a_new_daemon_goes_on_with_a_drain(models: Callable[..., House], tmp_path: Path) -> None:
     house, row = up(models, tmp_path, "--chunk-delay", "0.3", stopTimeout="30s")
     stream = Stream(row, 20)

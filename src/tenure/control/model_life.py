@@ -279,6 +279,15 @@ class Lives:
         kept.leaving_us = self._now()
         kept.reason, kept.message = reason, message
 
+    def resume(self, kept: Kept, reason: str, message: str) -> None:
+        """Go on with the leaving of an adopted run, which was up when it began."""
+        assert kept.run is not None
+        kept.unprobed()
+        self.leave(kept, reason, message)
+        self.leaving.begin(kept, kept.run, self._now(), began_us=kept.leaving_us)  # as inherited: not yet seen up here
+        kept.ready_run = kept.run
+        self.step(kept)
+
     def _fail(self, kept: Kept, reason: str, message: str) -> None:
         kept.blame = (reason, message)
         self.leave(kept, reason, message)

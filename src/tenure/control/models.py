@@ -281,9 +281,21 @@ class Models:
                 continue
             kept.job, kept.port, kept.asked_us, kept.adopted = live.id, port_of(live), now, live.current_run
             last = kept.last_inference_at or kept.last_wake.get("ready_at")
+            said = self._was_leaving(live)
             if last is not None:  # the idle clock goes on; without a word it begins anew
                 kept.asked_us = now - max(0, self._platform.clock.now() - last)
             self._lives.step(kept)
+            if said is not None and kept.run == live.current_run:
+                self._lives.resume(kept, *said)
+
+    def _was_leaving(self, live: Live) -> tuple[str, str] | None:
+        """Reason and message, where an earlier daemon let a run that was up leave: what was asked for stays so."""
+        if live.state is not JobState.RUNNING:
+            return None
+        told = self._platform.ledger.events(job_id=live.id, kinds=[EventKind.MODEL_CHANGED], limit=1, newest=True)
+        if not told or told[0].run_id != live.current_run or told[0].data.get("state") != ModelState.DRAINING:
+            return None
+        return str(told[0].data.get("reason", "")), told[0].message.partition(": ")[2]
 
     def _begins_now(self, live: Live) -> bool:
         """It waits, or this daemon let it in again: nothing of it was up before."""
