@@ -58,6 +58,12 @@ def test_it_runs_here_with_this_environment(home: Home, tmp_path: Path) -> None:
     assert second.split()[-1].isdecimal()
 
 
+def test_stdin_is_not_handed_on_and_the_help_says_so(home: Home) -> None:
+    answer = home.tenure("run", "--", "cat", stdin=b"words of the caller's\n")
+    assert (answer.code, answer.out) == (0, "")
+    assert "Stdin is not handed on" in home.ok("run", "--help")
+
+
 def test_output_comes_while_it_runs(home: Home, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)

@@ -34,7 +34,8 @@ VERB = Verb(
     stops=True,
     details="""
     Everything after `--` is the command, untouched.  Its stdout and stderr come out of yours; what the platform has to
-    say goes to stderr.  Ctrl-C cancels the job, a second Ctrl-C leaves it running.
+    say goes to stderr.  Ctrl-C cancels the job, a second Ctrl-C leaves it running.  Stdin is not handed on, since the job
+    outlives this terminal: name a file (`-- sh -c 'exec CMD < /data/in'`).
     """,
     examples=(
         ("tenure run -- python -c 'print(6 * 7)'", "a job that needs no card"),
