@@ -10,7 +10,6 @@ __all__ = ["OPERATIONS", "SCHEMA_URL", "operation_of"]
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.41.0"  # the last that has both in one
 
 OPERATION = "gen_ai.operation.name"
-PROVIDER = "gen_ai.provider.name"
 REQUEST_MODEL = "gen_ai.request.model"
 REQUEST_STREAM = "gen_ai.request.stream"
 RESPONSE_MODEL = "gen_ai.response.model"
