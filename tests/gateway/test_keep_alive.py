@@ -18,6 +18,7 @@ from .conftest import Home, eventually
     [
         (None, None), (300, 300), (0, 0), (0.5, 0.5), (-1, FOR_EVER), (-5.5, FOR_EVER), ("5m", 300), ("1h30m", 5400), ("300ms", 0.3),
         ("0", 0), ("-1", FOR_EVER), ("-1m", FOR_EVER), ("0s", 0), ("24h", 86400), (" 10 ", 10), ("1.5h", 5400), ("2m3.5s", 123.5),
+        (1e12, FOR_EVER), (1e300, FOR_EVER), (10**400, FOR_EVER), (-(10**400), FOR_EVER), ("1e12", FOR_EVER),
     ],
 )  # fmt: skip
 def test_what_is_said_and_what_it_means(said: object, means: float | None) -> None:
@@ -47,6 +48,11 @@ def test_it_is_the_models_idle_time_from_that_request_on(home: Home) -> None:
     assert home.ask("POST", "/v1/chat/completions", body).json["size"] == len(body), "it is passed on as it was"
     home.chat("small")
     eventually(lambda: (s := sleeps_in(home)) is not None and 280 < s < 301)
+    for said in (-1, 1e12, 10**400):
+        home.chat("small", keep_alive=said)
+        eventually(lambda: sleeps_in(home) is None)
+        home.chat("small", keep_alive="5m")
+        eventually(lambda: sleeps_in(home) is not None)
     home.chat("small", keep_alive=-1)
     eventually(lambda: sleeps_in(home) is None)
     assert home.model("small")["state"] == "ready"
