@@ -143,6 +143,27 @@ def test_a_large_body_arrives_as_it_was_and_leaves_no_memory_behind(odd: Home) -
     assert eventually(lambda: (mb := rss_mb(pid)) < 80 and mb, timeout=5)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+        b'{"x": ' + b"9" * 5000 + b"}",
+        b'{"x": "',
+        b"{\xff}",
+        b"{\x00}",
+    ],
+    ids=["deep", "long number", "half", "no text", "nothing"],
+)
+def test_a_body_that_is_no_json_is_the_clients_mistake(odd: Home, said: bytes) -> None:
+    refused = odd.ask("POST", "/v1/chat/completions", said)
+    assert (refused.status, refused.error["code"], refused.error["type"]) == (
+        400,
+        "invalid_json",
+        "invalid_request_error",
+    )
+    assert odd.chat("odd").status == 200
+
+
 def test_one_after_the_other_without_waiting(odd: Home) -> None:
     """Pipelined: three requests in one write, three answers in their order."""
     asked = [post(b'{"model":"odd","n":%d}' % n) for n in range(3)]

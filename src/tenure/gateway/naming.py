@@ -110,4 +110,6 @@ async def _parsed(body: bytes) -> dict[str, Any]:
         )
     except ValueError as error:
         raise Refused(400, "invalid_json", f"the body is no JSON: {error}") from None
+    except RecursionError:
+        raise Refused(400, "invalid_json", "the body's JSON is nested too deeply") from None
     return fields

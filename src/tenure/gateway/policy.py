@@ -88,7 +88,7 @@ class Desk:
         if self._takes(line, now):
             return [self._forward(line, ticket)]
         if not ticket.wakes:
-            return [self._refuse(line, ticket, 503, "model_asleep", f"{ticket.model} is {line.seen.state}, and only inference wakes it")]  # fmt: skip
+            return [self._refuse(line, ticket, 503, "model_asleep", f"{ticket.model} is {line.seen.state}, and only inference wakes it; `inferencePaths` of its document says what is")]  # fmt: skip
         hopeless = self._hopeless(line, ticket, now)
         if hopeless is not None:
             return [hopeless]

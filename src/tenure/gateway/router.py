@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from contextlib import suppress
 from typing import Any
@@ -29,6 +30,8 @@ from .who import Callers
 from .words import Action, Forward, Refuse, Sleep, Ticket, Wake, seen_of
 
 __all__ = ["Gateway"]
+
+log = logging.getLogger("tenure.gateway")
 
 PING_AFTER_S, PING_S = 1.0, 5.0
 TICK_S = 0.25
@@ -90,6 +93,10 @@ class Gateway:
             await self._answer(request, receive)
         except Refused as refused:
             await self._refuse(request, refused)
+        except Exception:
+            log.exception("request %d: %s %s", request.id, request.method, request.path)
+            if not request.done:
+                await self._refuse(request, Refused(500, "internal_error", "a bug of tenure's; the gateway's log has the story"))  # fmt: skip
         finally:
             self.callers.used(request)
         if request.inference:
