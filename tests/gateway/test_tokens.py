@@ -154,6 +154,9 @@ def test_a_token_reaches_no_server_and_no_file(far: Far) -> None:
     sent = {**key.bearer, "x-api-key": key.secret, "api-key": key.secret, "X-Some-Client-Key": f"key {key.secret}", "X-Kept": "kept"}  # fmt: skip
     assert far.home.chat("small", headers=sent).status == 200
     assert far.home.chat("nobody", headers=sent).status == 404
+    asked = f"/v1/chat/completions?a=1&api_key={key.secret}&b=2"
+    assert far.home.ask("POST", asked, {"model": "small"}, headers=key.bearer).status == 200
+    assert lines(far.seen)[-1]["path"] == "/v1/chat/completions?a=1&b=2"
     assert far.home.chat("small", headers=sent, stream=True).status == 200
     upstream = lines(far.seen)[-1]["headers"]
     assert upstream["x-kept"] == "kept"

@@ -73,6 +73,9 @@ class Callers:
         request.who, request.rights = rights.name, rights
         secret = presented.encode("latin-1")
         request.scope["headers"] = [pair for pair in request.scope["headers"] if secret not in pair[1]]
+        query = request.scope["query_string"]
+        if secret in query:
+            request.scope["query_string"] = b"&".join(pair for pair in query.split(b"&") if secret not in pair)
         _unless(opens(rights, self._now()))
 
     def may(self, request: Request) -> None:
