@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from tenure.control import verbs, views
+from tenure.control.clock import Clock
 from tenure.domain.events import EventKind
+from tenure.domain.ids import Instant
 
 from .conftest import ME, House
 
@@ -157,6 +159,32 @@ def test_a_lost_place_is_not_taken_again_for_nobody(models: Callable[..., House]
     until(house, "queued", "asleep")
     assert "nobody has asked" in house.wait(row["job_id"])["message"]
     until(house, "asleep")
+    house.cancel(trainer)
+
+
+def test_who_left_the_line_is_not_loaded_for(
+    models: Callable[..., House], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request asked for it and has gone; what a person asked for waits for its turn, however long that is."""
+    late, real = [0], Clock.steady
+    monkeypatch.setattr(Clock, "steady", lambda clock: Instant(real(clock) + late[0] * 1_000_000))
+    declare(tmp_path / "home", "small", idleAfter="10m")
+    declare(tmp_path / "home", "large", idleAfter="10m", queueName="default")
+    house = models()
+    trainer = house.gpu("sleep", "60", shares=8, priority="training")
+    house.wait(trainer, "running")
+    verbs.wake(house.platform, "small", caller=ME, insist=False)
+    verbs.wake(house.platform, "large", caller=ME)
+    row = until(house, "queued")
+    late[0] = 590
+    verbs.report_inference(house.platform, {"models": {"small": {"in_flight": 0, "held": 0}}}, caller=ME)
+    house.platform.news.wait(house.platform.news.cursor, 0.2)
+    assert until(house, "queued", "asleep")["state"] == "queued"
+    late[0] = 610
+    verbs.report_inference(house.platform, {"models": {"small": {"in_flight": 0, "held": 0}}}, caller=ME)
+    assert "nobody has asked" in house.wait(row["job_id"])["message"]
+    until(house, "asleep")
+    assert until(house, "queued", "asleep", name="large")["state"] == "queued"
     house.cancel(trainer)
 
 

@@ -69,6 +69,8 @@ def test_coming_back_is_a_wake_of_its_own(models: Callable[..., House], tmp_path
     house.until("it is back", lambda: model(house)["run_id"] == f"{first['job_id']}.2")
     row = until(house, "ready")
     assert (row["last_wake"]["cause"], row["wakes"]) == (BACK, 1)
+    diary = house.platform.ledger.events(kinds=[EventKind.MODEL_WOKEN], limit=9)
+    assert [(event.run_id, event.data["cause"]) for event in diary] == [(None, "by hand"), (row["run_id"], BACK)]
     assert "first_token_at" not in row["last_wake"]
     assert row["last_wake"]["asked_at"] > first["last_wake"]["ready_at"]
     answers(house)
@@ -79,6 +81,7 @@ def test_coming_back_is_a_wake_of_its_own(models: Callable[..., House], tmp_path
     answered = model(house)["last_wake"].get("first_token_at")
     assert (again["cause"], again["admitted_at"]) == (BACK, row["last_wake"]["admitted_at"])
     assert answered is not None
+    assert len(house.platform.ledger.events(kinds=[EventKind.MODEL_WOKEN], limit=9)) == 2, "said once"
 
 
 def test_the_idle_clock_goes_on_where_it_was(models: Callable[..., House], tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tenure.domain.events import Event, EventKind
 from tenure.manifests.durations import format_duration
 
 from .clock import span
+from .wakes import BACK
 
 __all__ = ["SECOND_IS_WORTH", "WINDOWS", "Advice", "Held", "Row", "Traffic", "WakeTimes", "advise", "spell", "wakes_in"]
 
@@ -129,7 +130,7 @@ def wakes_in(events: Iterable[Event], model: str) -> WakeTimes:
         if event.data.get("model") != model:
             continue
         if event.kind is EventKind.MODEL_WOKEN:
-            asked = event.at
+            asked = None if event.data.get("cause") == BACK else event.at  # that one had nobody to wait for it
         elif event.kind is EventKind.MODEL_CHANGED and event.data.get("state") in ("ready", "asleep", "failed"):
             if asked is not None and event.data["state"] == "ready":
                 took.append(max(0.0, (event.at - asked) / 1e6))

@@ -47,6 +47,7 @@ class Kept:
     adopted: RunId | None = None  # a run that an earlier daemon has seen up: who was sent to it is not known
     cancelled: bool = False  # the job's end was asked for
     blame: tuple[str, str] | None = None  # why that end is a failure
+    by_hand: bool = False  # a person asked for it, and not a request
     wanted: str = ""  # somebody asked while it was leaving
     silent_us: int = 0  # since when its server no longer listens
     server: int | None = None  # the pid that listened when it became ready
@@ -66,7 +67,7 @@ class Kept:
         self.leaving_us = self.silent_us = self.ready_us = self.in_flight = 0
         self.drain = self.adopted = self.named_of = self.server = None
         self.cancelled, self.blame, self.blocked_by, self.placeable = False, None, (), True
-        self.keep_alive_s = None
+        self.keep_alive_s, self.by_hand = None, False
 
     def unprobed(self) -> None:
         """Whether it is ready is not asked any more."""

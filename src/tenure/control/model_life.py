@@ -30,7 +30,7 @@ from .model_faults import backoff_s, died, taken, unstarted
 from .model_jobs import free_port, spec_of
 from .model_leaving import LOOK_S, STILL_THERE, Leaving
 from .model_news import ModelNews
-from .model_waiting import why_it_waits
+from .model_waiting import has_left_the_line, why_it_waits
 from .namings import priority_of, queue_of
 from .probing import Probe
 from .wakes import BACK
@@ -94,14 +94,12 @@ class Lives:
         kept.run = None
         if "admitted_at" in kept.last_wake:  # this wake has had its turn; what comes now is another one
             kept.last_wake = {"asked_at": self._platform.clock.now(), "cause": BACK, "by": "tenure", "job_id": kept.job}
-        since_asked = now - kept.asked_us
-        returning = live is not None and (live.attempts > 0 or live.reason == PendingReason.WAITING_FOR_WINDOW)
         if live is not None and live.launch_failures and kept.blame is None:
             self._fail(kept, *unstarted(self._platform.ledger.attempts(live.id)[-1]))
         elif kept.leaving_us:
             self._cancel(kept, kept.message)
-        elif returning and not kept.model.resident and not kept.held and since_asked > kept.idle_after_s * 1e6:
-            self._cancel(kept, "it lost its place, and nobody has asked for it within its idle time")
+        elif left := has_left_the_line(kept, live, now):
+            self._cancel(kept, left)
         if kept.cancelled:
             return  # its end comes with another look
         stale = now - kept.looked_us > LOOK_S * 1e6 or kept.reason == PendingReason.PENDING_EVALUATION
@@ -126,6 +124,9 @@ class Lives:
                 kept.last_wake = {"asked_at": admitted, "cause": BACK, "by": "tenure", "job_id": kept.job}
             kept.last_wake["admitted_at"] = admitted
             kept.unprobed()
+            if kept.last_wake.get("cause") == BACK and admitted >= self._platform.started_at:
+                text = f"{kept.model.name} is woken by tenure: {BACK}"
+                self._news.write([self._news.line(EventKind.MODEL_WOKEN, kept, text, cause=BACK, by="tenure")])
 
     def _running(self, kept: Kept, now: int) -> None:
         if kept.run is None or kept.port is None:
@@ -231,7 +232,7 @@ class Lives:
             again = blame is not None and kept.failures == 0  # no byte was sent to it, and there are other ports
             blame = blame or died(kept, row)
         steady = kept.ready_us and now - kept.ready_us > STEADY_S * 1e6
-        wanted = kept.wanted
+        wanted, by_hand = kept.wanted, kept.by_hand
         kept.gone()
         kept.wanted = ""
         if blame is not None:
@@ -245,6 +246,7 @@ class Lives:
         kept.failures = kept.not_before_us = 0
         self._set(kept, ModelState.ASLEEP, row.reason, row.message)
         if wanted and not self._platform.conductor.draining:
+            kept.by_hand = by_hand
             self.submit(kept, by="tenure", cause=wanted)
 
     # ------------------------------------------------------------------ what is done

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tenure.domain.ids import JobId, WorkloadKey
+from tenure.domain.reasons import PendingReason
 
 from .kept import Kept
 from .live import Live
@@ -14,10 +15,24 @@ from .model_jobs import in_the_place
 if TYPE_CHECKING:
     from .app import Platform
 
-__all__ = ["why_it_waits"]
+__all__ = ["has_left_the_line", "why_it_waits"]
+
+TURN_S = 120.0  # whoever was told when its turn is has this long to come again
 
 HOPELESS = frozenset({"ExceedsMaxQuota", "NoMatchingFlavor", "Misconfigured", "Deactivated", "OnHold", "Suspended"})
 """Reasons for waiting that time alone does not mend."""
+
+
+def has_left_the_line(kept: Kept, live: Live | None, now: int) -> str:
+    """Why it waits no longer: nobody would be there when it is up.  Empty: it waits."""
+    if kept.model.resident or kept.held:
+        return ""
+    idle_us = now - kept.asked_us
+    if live is not None and (live.attempts > 0 or live.reason == PendingReason.WAITING_FOR_WINDOW):
+        lost = idle_us > kept.idle_after_s * 1e6
+        return "it lost its place, and nobody has asked for it within its idle time" if lost else ""
+    left = not kept.by_hand and idle_us > max(kept.idle_after_s, TURN_S) * 1e6
+    return "it had no turn, and nobody has asked for it within its idle time" if left else ""
 
 
 def why_it_waits(platform: Platform, kept: Kept, live: Live | None, everybody: Iterable[Kept]) -> tuple[str, str]:

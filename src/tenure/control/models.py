@@ -133,10 +133,12 @@ class Models:
             if self._platform.conductor.draining:
                 raise Unavailable("the platform is going down; no model wakes", code="GoingDown")
             if kept.job is not None:
+                kept.by_hand = kept.by_hand or insist
                 if kept.leaving_us or kept.cancelled:
                     kept.wanted = f"{cause} by {by}"
                 return kept
             if insist or (self._now() >= kept.not_before_us and not self._shut_out(kept)):
+                kept.by_hand = insist
                 self._lives.submit(kept, by=by, cause=cause)
             return kept
 
