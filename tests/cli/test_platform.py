@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,28 @@ def test_down_after_kill_9_ends_what_the_daemon_left(running: Home) -> None:
     assert answer.code == 0, answer
     assert f"its jobs go on ({job}.1)" in answer.err
     assert processes_of(running.path) == []
+
+
+def test_down_waits_for_no_tree_that_is_still_being_read(running: Home, tmp_path: Path) -> None:
+    """Its git waits for a pipe that stays silent until the platform has gone: its submitter is refused, and nobody waits."""
+    tree = tmp_path / "tree"
+    subprocess.run(["git", "init", "-q", tree], check=True)
+    config = tree / ".git" / "config"
+    config.unlink()
+    os.mkfifo(config)
+    submitter = running.spawn("submit", "--", "true", cwd=tree)
+    pipe = os.open(config, os.O_WRONLY)  # returns once git reads
+    began = time.monotonic()
+    try:
+        assert running.tenure("down").code == 0
+        assert time.monotonic() - began < 12  # git is given 20 s
+        out, err = submitter.communicate(timeout=10)
+        assert (submitter.returncode, out) == (69, b"")
+        assert b"going down; nothing was submitted" in err
+    finally:
+        os.close(pipe)
+    assert running.up().code == 0
+    assert running.json("ps", "-a") == []
 
 
 def test_down_without_rest_goes_by_the_lock(running: Home) -> None:

@@ -103,7 +103,7 @@ class PortalServer:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=GRACE_S,
         )
-        self._server = _Server(config, self._news, self._ready)
+        self._server = _Server(config, self._news, self._reception, self._ready)
         self._metrics.start()
         self._thread = threading.Thread(target=self._run, args=([unix, tcp],), name="portal", daemon=True)
         self._thread.start()
@@ -148,9 +148,9 @@ class _Server(uvicorn.Server):
     It waits for its end, where uvicorn looks ten times a second: a platform at rest costs nothing.
     """
 
-    def __init__(self, config: uvicorn.Config, news: News, ready: threading.Event) -> None:
+    def __init__(self, config: uvicorn.Config, news: News, reception: Reception, ready: threading.Event) -> None:
         super().__init__(config)
-        self._news, self._listening = news, ready
+        self._news, self._reception, self._listening = news, reception, ready
         self._loop: asyncio.AbstractEventLoop | None = None
         self._over = asyncio.Event()
 
@@ -172,6 +172,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._news.close()
+        self._reception.end()
         asyncio.get_running_loop().call_later(LINGER_S, self._cut)
         await super().shutdown(sockets)
 
