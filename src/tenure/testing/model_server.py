@@ -130,7 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._note(b"")
         if self.path == "/health":
-            self._json(200 if time.monotonic() >= self.ready_at else 503, {"status": "ok"})
+            ready = time.monotonic() >= self.ready_at and not self.knobs.die_loading  # it dies before it is
+            self._json(200 if ready else 503, {"status": "ok"})
         elif self.path.startswith("/pid"):
             self._json(200, {"pid": os.getpid()})
         elif self.path == "/phases" and not self.knobs.no_phases:
