@@ -12,12 +12,12 @@ from playwright.sync_api import Browser, expect
 
 from tenure.portal.pages.timeline import bands
 
-from .test_pages import CONTRAST, STRANGE, Visit, browser, visit
+from .test_pages import CONTRAST, STRANGE, Visit, visit
 
 if TYPE_CHECKING:
     from .conftest import Answer, Door
 
-__all__ = ["browser", "visit"]  # fixtures
+__all__ = ["visit"]  # a fixture
 
 T = datetime(2026, 11, 30, 12, tzinfo=UTC)
 
