@@ -213,9 +213,8 @@ class WindowStates(RuleBasedStateMachine):
                 assert begins is None or begins > self.clock.steady(), "its time has come, and nobody noticed"
             if any(row.state is WindowState.ACTIVE for row in line):
                 continue
-            ready = [
-                row for row in line if row.state is WindowState.WAITING and not self.conductor.windows._must_yield(row)
-            ]
+            windows = self.conductor.windows
+            ready = [row for row in line if row.state is WindowState.WAITING and windows.may_take(self.conductor, row)]
             if ready:
                 there = [live for live in self._on(card) if not rule_.untouched(live, ready[0])]
                 assert there, "it waits for nothing"

@@ -9,6 +9,7 @@ the engine decides, so that nothing is admitted into a window between two looks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tenure.domain.errors import Conflict, InvalidRequest
@@ -60,6 +61,9 @@ class Windows(WindowBook):
             return f"holds card {row.card} until {wire(self.ends_at(row))}"
         if row.state is WindowState.SCHEDULED:
             return f"begins at {wire(row.begin_at)} on card {row.card}"
+        if stays := self._leave_no_room(conductor, row):
+            named = ", ".join(f"job {live.id} ({live.spec.name})" for live in stays[:3])
+            return f"waits for room on card {row.card} beside {named}, which a window does not ask to leave"
         if self._taking.get(row.card) == row.id:
             there = self._occupants(conductor, row)
             named = ", ".join(f"job {live.id} ({live.spec.name})" for live in there[:3])
@@ -172,7 +176,8 @@ class Windows(WindowBook):
             if live is None or live.state is not JobState.QUEUED or live.held or self.of_job(job) is not None:
                 continue
             fit = [card for card in conductor.cards if not card.cordoned and fits(live.spec, card)]
-            card = self._choose(conductor, live.spec.owner, fit)
+            roomy = [card for card in fit if _has_room(card, live, _stay(conductor, card, live))]
+            card = self._choose(conductor, live.spec.owner, roomy or fit)
             if card is not None:
                 length = int(live.spec.time_limit_s * 1e6) if live.spec.time_limit_s else DEFAULT_US
                 self.write_claim(owner=live.spec.owner, length_us=length, card=card, job_id=job)
@@ -202,7 +207,9 @@ class Windows(WindowBook):
         line = self.of_card(card)
         head = next((row for row in line if row.state is WindowState.ACTIVE), None)
         if head is None:
-            head = next((row for row in line if row.state is WindowState.WAITING and not self._must_yield(row)), None)
+            head = next(
+                (row for row in line if row.state is WindowState.WAITING and self.may_take(conductor, row)), None
+            )
         self._taking.pop(card, None)
         if head is None:
             return
@@ -216,6 +223,19 @@ class Windows(WindowBook):
         if head.state is WindowState.WAITING and not there:
             self._taking.pop(card)
             self.opened(head)
+
+    def may_take(self, conductor: Conductor, row: WindowRow) -> bool:
+        """A waiting window may have its card, as far as other windows and the residents there go."""
+        return not self._must_yield(row) and not self._leave_no_room(conductor, row)
+
+    def _leave_no_room(self, conductor: Conductor, row: WindowRow) -> list[Live]:
+        """The residents that keep the job of a waiting window off its card.  Were it claimed now, it would stand idle."""
+        live = conductor.live.get(row.job_id) if row.job_id is not None else None
+        card = next((card for card in conductor.cards if card.id == row.card), None)
+        if live is None or card is None or row.state is not WindowState.WAITING:
+            return []
+        stays = _stay(conductor, card, live)
+        return [] if _has_room(card, live, stays) else stays
 
     def _must_yield(self, row: WindowRow) -> bool:
         """It would last into a window that was fixed for a time before it was claimed."""
@@ -241,6 +261,22 @@ def _on_card(conductor: Conductor, card: CardId) -> Iterator[Live]:
     for live in conductor.live.values():
         if live.state in HOLDS_QUOTA and live.admission is not None and _is_on(live, card):
             yield live
+
+
+def _stay(conductor: Conductor, card: Card, job: Live) -> list[Live]:
+    """The residents on a card that a window leaves there, and that its job cannot preempt."""
+    rule = Rule(conductor.engine.policy)
+    there = _on_card(conductor, card.id)
+    return [live for live in there if live is not job and rule.resident(live) and live.priority >= job.priority]
+
+
+def _has_room(card: Card, job: Live, stays: Sequence[Live]) -> bool:
+    """All processes of a job fit on a card beside those who stay there."""
+    places = [p for live in stays if live.admission for p in live.admission.placements if p.card == card.id]
+    if job.spec.whole and places:
+        return False
+    shares = card.shares - sum(place.shares for place in places)
+    return fits(job.spec, replace(card, shares=shares, memory=card.memory - sum(place.memory for place in places)))
 
 
 def _is_on(live: Live, card: CardId) -> bool:
