@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -55,9 +56,12 @@ def test_who_asks_the_moment_a_server_has_died_is_answered_by_the_next_one(home:
     home.reload()
     pid = home.chat("small").json["pid"]
     os.kill(pid, signal.SIGKILL)
-    answer = home.chat("small")
-    assert answer.status == 200, answer.body
-    assert answer.json["pid"] != pid
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: home.chat("small"), range(20)))
+    late = [answer for answer in answers if answer.status != 200]  # who came when the platform knew hears when to come
+    assert {(answer.status, answer.error["code"], answer.headers["retry-after"]) for answer in late} <= {(503, "model_failed", "1")}  # fmt: skip
+    (now,) = {answer.json["pid"] for answer in answers if answer.status == 200}
+    assert now != pid
     changed = [e["data"]["state"] for e in home.events("ModelChanged") if e["data"]["model"] == "small"]
     assert "failed" in changed
 

@@ -146,11 +146,19 @@ def test_where_nobody_listens_a_request_waits_until_the_platform_knows(before: i
     assert desk.again(1, 0.2, why="refused", absent=True) == []
     assert asked(desk, 2, now=0.3) == [], "nobody else is sent there meanwhile"
     assert desk.see([replace(READY, state=S.DRAINING)], 1.5) == []
-    (two,) = desk.see([replace(ASLEEP, state=S.FAILED, retry_after_s=1)], 2)
-    assert isinstance(two, Refuse)
-    assert two.ticket == 2, "it was never sent, and hears of the failure as everybody does"
+    assert desk.see([replace(ASLEEP, state=S.FAILED, retry_after_s=1)], 2) == []
     assert desk.tick(3.1) == [Wake("a", "a test", "me", 1)]
-    assert desk.see([replace(READY, run="2.1", port=2)], 4) == [Forward(1, 2, "2.1")]
+    assert desk.see([replace(READY, run="2.1", port=2)], 4) == [Forward(1, 2, "2.1"), Forward(2, 2, "2.1")]
+
+
+def test_who_came_for_a_server_that_fails_again_and_again_is_told_and_not_kept() -> None:
+    desk = Desk(LIMITS)
+    desk.see([READY], 0)
+    asked(desk, 1)
+    assert desk.again(1, 0.2, why="refused", absent=True) == []
+    (refusal,) = desk.see([replace(ASLEEP, state=S.FAILED, retry_after_s=64)], 2)
+    assert isinstance(refusal, Refuse)
+    assert (refusal.code, refusal.retry_after_s) == ("model_failed", 64)
 
 
 def test_a_server_that_nobody_misses_is_asked_once_more_and_then_given_up() -> None:

@@ -75,9 +75,10 @@ class Desk:
         for name, seen in table.items():
             line = self._lines.setdefault(name, Line(seen, since=now, quiet_since=now))
             if (seen.state, seen.run) != (line.seen.state, line.seen.run):
+                was = line.seen.state
                 line.moved(seen, now)
                 if seen.state is ModelState.FAILED:
-                    actions += self._failed(line)
+                    actions += self._failed(line, served=was in (ModelState.READY, ModelState.DRAINING))
             line.seen, line.told = seen, now
         return actions + self.tick(now)
 
@@ -301,12 +302,13 @@ class Desk:
             return self._refuse(line, ticket, 503, "model_failed", _because(f"{seen.name} failed", seen), left)
         return None
 
-    def _failed(self, line: Line) -> list[Action]:
-        """Its server has ended.  Who waited for it hears why; who was sent to it and got no byte waits once more."""
+    def _failed(self, line: Line, *, served: bool) -> list[Action]:
+        """Its server has ended.  Who waited for it to load hears why; who came for one that was up waits once more."""
         actions: list[Action] = []
         self._unclaim(line)
         for ticket in list(line.waiting.values()):
-            if (ticket.tries or ticket.absent) and not ticket.excused:
+            came_for_it = served or ticket.tries or ticket.absent
+            if came_for_it and not ticket.excused and line.seen.retry_after_s < self.limits.hold_s:
                 ticket.excused = True
             else:
                 text = _because(f"{line.seen.name} failed", line.seen)
