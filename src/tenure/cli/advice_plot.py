@@ -67,8 +67,9 @@ def _axis(rows: list[dict[str, Any]], places: list[float], chosen: float | None)
         resident = row["idle_after_s"] is None
         if row["idle_after_s"] == chosen and not resident:
             parts.append(f"<line class='mark' x1='{x:.1f}' x2='{x:.1f}' y1='{TOP}' y2='{bottom}'/>")
+            anchor = "start" if x < WIDTH / 4 else "middle"  # longer than the margin beside the first one is wide
             parts.append(
-                f"<text class='title' x='{x:.1f}' y='{bottom + 40}' text-anchor='middle'>{row['idle_after']} recommended</text>"
+                f"<text class='title' x='{x:.1f}' y='{bottom + 40}' text-anchor='{anchor}'>{row['idle_after']} recommended</text>"
             )
         elif row["now"]:
             parts.append(f"<line class='grid' x1='{x:.1f}' x2='{x:.1f}' y1='{TOP}' y2='{bottom + 46}'/>")
