@@ -136,3 +136,15 @@ def test_what_is_missing_or_dies_is_told(home: Home, work: Path) -> None:
     assert dies.code == 1
     assert "ended before it answered" in dies.err
     assert home.tenure("notebook", "--idle", "soon", "--program", str(LAB)).code == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("--", "sleep", "60"), ("--hold", "--", "true"), ("--array", "1-2", "--hold", "--", "true")], ids=str
+)
+def test_a_job_that_is_no_notebook_is_not_waited_for(home: Home, words: tuple[str, ...]) -> None:
+    """It has no address, however long one waits: whether it runs, waits or is many."""
+    job = home.submit(*words)
+    answer = home.tenure("notebook", job)
+    assert (answer.code, answer.out) == (2, "")
+    assert "is no notebook" in answer.err
+    home.ok("cancel", job)

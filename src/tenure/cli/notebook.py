@@ -45,6 +45,7 @@ MISSING = (
     "{name} is not on your PATH; install it where you work (`pip install jupyterlab`, or `uv tool install jupyterlab`), "
     "or name one with --program PATH"
 )
+WATCHER = "tenure.sdk.notebook"
 LOOK_S = 0.1
 
 
@@ -74,7 +75,7 @@ def _body(call: Call, program: str) -> dict[str, Any]:
     where = body.get("workdir") or os.getcwd()
     if not os.path.isdir(where):
         raise Usage(f"--workdir {where!r}: there is no such directory")
-    watcher = [sys.executable, "-P", "-m", "tenure.sdk.notebook", "--idle", f"{idle_s:g}", "--root", where]
+    watcher = [sys.executable, "-P", "-m", WATCHER, "--idle", f"{idle_s:g}", "--root", where]
     body["argv"] = [*watcher, "--", program]
     body.setdefault("name", "notebook")
     body.setdefault("priority", "on-demand")
@@ -94,6 +95,8 @@ def _wait(call: Call, job: str, *, ours: bool) -> int:
             about = _about(call, shown)
             if about is not None:
                 return _tell(call, shown, about)
+            if WATCHER not in (shown["spec"].get("argv") or ()):
+                raise Usage(f"job {job} ({shown['name']}) is no notebook; `tenure notebook` alone starts one")
             if shown["state"] == "ended":
                 reason = plain(shown.get("message") or shown.get("reason") or shown.get("outcome"))
                 print(
