@@ -116,6 +116,16 @@ def test_without_javascript_the_windows_are_there(browser: Browser, door: Door) 
     visit.end()
 
 
+def test_one_that_never_began_has_no_beginning(visit: Visit, door: Door) -> None:
+    window = claim(door, begin="now+3hours")
+    row = visit.go("/windows").locator(f"#w-{window}")
+    begins = row.locator("td").nth(5)
+    expect(begins).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
+    door.ask("POST", f"/api/v1/windows/{window}:release", {})
+    expect(row.locator(".chip")).to_have_text("Released")
+    expect(begins).to_have_text("–")
+
+
 def test_only_its_owner_or_an_operator_lets_go_of_it(door: Door) -> None:
     tokens = {}
     for name in ("ann", "bob"):
