@@ -151,6 +151,15 @@ def test_where_nobody_listens_a_request_waits_until_the_platform_knows(before: i
     assert desk.see([replace(READY, run="2.1", port=2)], 4) == [Forward(1, 2, "2.1"), Forward(2, 2, "2.1")]
 
 
+def test_who_waited_for_it_to_load_is_told_also_where_it_has_to_be_ended_first() -> None:
+    desk = Desk()
+    desk.see([replace(ASLEEP, state=S.STARTING)], 0)
+    asked(desk, 1)
+    desk.see([replace(ASLEEP, state=S.DRAINING)], 1)
+    (refusal,) = desk.see([replace(ASLEEP, state=S.FAILED, retry_after_s=1)], 2)
+    assert isinstance(refusal, Refuse)
+
+
 def test_who_came_for_a_server_that_fails_again_and_again_is_told_and_not_kept() -> None:
     desk = Desk(LIMITS)
     desk.see([READY], 0)

@@ -22,6 +22,7 @@ class Line:
     told: float = -1e9  # when that was last heard
     waiting: dict[int, Ticket] = field(default_factory=dict)
     flying: dict[int, Ticket] = field(default_factory=dict)
+    served: bool = False  # the server that is there, or has just left, was up
     absent_until: float = (
         -1e9
     )  # it is said to be up and nobody listens there: until then the platform may find that out
@@ -53,6 +54,8 @@ class Line:
 
     def moved(self, seen: Seen, now: float) -> None:
         """Into another state, or another run of the same."""
+        if seen.state not in (ModelState.DRAINING, ModelState.FAILED):
+            self.served = seen.state is ModelState.READY
         if seen.state is ModelState.READY:
             self.quiet_since = now
             if self.seen.state is ModelState.STARTING:

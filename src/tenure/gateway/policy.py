@@ -73,12 +73,13 @@ class Desk:
             if not line.flying:
                 del self._lines[name]
         for name, seen in table.items():
-            line = self._lines.setdefault(name, Line(seen, since=now, quiet_since=now))
+            line = self._lines.setdefault(
+                name, Line(seen, since=now, quiet_since=now, served=seen.state is ModelState.READY)
+            )
             if (seen.state, seen.run) != (line.seen.state, line.seen.run):
-                was = line.seen.state
                 line.moved(seen, now)
                 if seen.state is ModelState.FAILED:
-                    actions += self._failed(line, served=was in (ModelState.READY, ModelState.DRAINING))
+                    actions += self._failed(line)
             line.seen, line.told = seen, now
         return actions + self.tick(now)
 
@@ -302,12 +303,12 @@ class Desk:
             return self._refuse(line, ticket, 503, "model_failed", _because(f"{seen.name} failed", seen), left)
         return None
 
-    def _failed(self, line: Line, *, served: bool) -> list[Action]:
+    def _failed(self, line: Line) -> list[Action]:
         """Its server has ended.  Who waited for it to load hears why; who came for one that was up waits once more."""
         actions: list[Action] = []
         self._unclaim(line)
         for ticket in list(line.waiting.values()):
-            came_for_it = served or ticket.tries or ticket.absent
+            came_for_it = line.served or ticket.tries or ticket.absent
             if came_for_it and not ticket.excused and line.seen.retry_after_s < self.limits.hold_s:
                 ticket.excused = True
             else:
