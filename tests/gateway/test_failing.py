@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from .conftest import Home, eventually, lines
+from .conftest import SERVER, Home, eventually, lines
 
 
 def test_loading_may_take_longer_than_the_idle_time(home: Home) -> None:
@@ -95,26 +95,51 @@ def test_ready_and_not_answering_is_the_servers_own_error_passed_on(home: Home) 
 
 
 def test_a_stranger_on_the_port_is_named_and_never_asked(home: Home, tmp_path: Path) -> None:
-    """The server takes its time; somebody else binds its port and says 200 to everything."""
+    """The server takes its time; somebody else binds its port and says 200 to everything.  Another port is tried, once."""
     stranger = (
         "import http.server as h, sys\n"
         "class H(h.BaseHTTPRequestHandler):\n"
         "    def do_GET(self): self.send_response(200); self.end_headers(); self.wfile.write(b'ok')\n"
         "h.HTTPServer(('127.0.0.1', int(sys.argv[1])), H).serve_forever()\n"
     )
-    home.declare("small", command=["sh", "-c", f"echo {{port}} > {tmp_path}/port; exec sleep 60"])
+    home.declare(
+        "small",
+        command=[
+            "sh",
+            "-c",
+            f"echo {{port}} >> {tmp_path}/port; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; exec {' '.join(SERVER)}",
+        ],
+    )
     home.reload()
-    home.tenure("models", "wake", "small")
-    port = int(eventually(lambda: (tmp_path / "port").exists() and (tmp_path / "port").read_text()))
-    other = subprocess.Popen([sys.executable, "-c", stranger, str(port)])
-    try:
-        row = home.until("small", "failed")
-    finally:
-        other.kill()
-        other.wait()
-    assert row["reason"] == "PortTaken"
-    assert f"pid {other.pid}" in row["message"]
-    assert row["wakes"] == 1
+    others: list[subprocess.Popen[bytes]] = []
+
+    def taken(count: int) -> None:
+        """Somebody sits on the port of its next try, once it has one."""
+        ports = eventually(lambda: (tmp_path / "port").exists() and len(p := (tmp_path / "port").read_text().split()) == count and p)  # fmt: skip
+        others.append(subprocess.Popen([sys.executable, "-c", stranger, ports[-1]]))
+
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            first, second = pool.submit(home.chat, "small"), None
+            taken(1)
+            row = eventually(lambda: (r := home.model("small"))["wakes"] == 2 and r)
+            assert f"pid {others[0].pid}" in row["last_wake"]["cause"]
+            (tmp_path / "go").touch()
+            assert first.result().status == 200, "who waited for it has its answer from the other port"
+            (tmp_path / "go").unlink()
+            home.tenure("models", "sleep", "small")
+            home.until("small", "asleep")
+            second = pool.submit(home.chat, "small")
+            taken(3)
+            taken(4)
+            refused = second.result()
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+    assert (refused.status, refused.error["code"]) == (503, "model_failed")
+    assert f"pid {others[2].pid}" in refused.error["message"]
+    assert home.model("small")["reason"] == "PortTaken"
 
 
 def test_workers_that_outlive_their_server_keep_its_share_until_they_are_ended(home: Home, tmp_path: Path) -> None:

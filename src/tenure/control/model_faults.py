@@ -8,8 +8,9 @@ from tenure.telemetry.listeners import Listener
 
 from .kept import Kept
 
-__all__ = ["backoff_s", "died", "taken", "unstarted"]
+__all__ = ["TAKEN", "backoff_s", "died", "taken", "unstarted"]
 
+TAKEN = "PortTaken"
 FIRST_BACKOFF_S, LONGEST_BACKOFF_S = 1.0, 300.0
 
 
@@ -21,7 +22,7 @@ def backoff_s(failures: int) -> float:
 def taken(kept: Kept, run: RunId, who: Listener) -> tuple[str, str]:
     """Reason and message: a stranger is on its port."""
     named = f"{who.command} (pid {who.pid})" if who.pid is not None else "a process that may not be looked at"
-    return "PortTaken", f"port {kept.port} is taken by {named}, which is no process of run {run}"
+    return TAKEN, f"port {kept.port} is taken by {named}, which is no process of run {run}"
 
 
 def unstarted(attempt: AttemptRow) -> tuple[str, str]:

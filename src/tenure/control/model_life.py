@@ -26,7 +26,7 @@ from .caller import INTERNAL
 from .clock import wire
 from .kept import Kept
 from .live import Live
-from .model_faults import backoff_s, died, taken, unstarted
+from .model_faults import TAKEN, backoff_s, died, taken, unstarted
 from .model_jobs import free_port, spec_of
 from .model_leaving import LOOK_S, STILL_THERE, Leaving
 from .model_news import ModelNews
@@ -226,11 +226,12 @@ class Lives:
     def _ended(self, kept: Kept, row: JobRow) -> None:
         """Every process has left."""
         now = self._now()
-        blame, again = kept.blame, False
+        blame = kept.blame
         if blame is None and not kept.cancelled and row.outcome in (Outcome.FAILED, Outcome.COMPLETED):
-            blame = self._taken_port(kept, row)
-            again = blame is not None and kept.failures == 0  # no byte was sent to it, and there are other ports
-            blame = blame or died(kept, row)
+            blame = self._taken_port(kept, row) or died(kept, row)
+        again = (
+            blame is not None and blame[0] == TAKEN and kept.failures == 0
+        )  # no byte was sent; there are other ports
         steady = kept.ready_us and now - kept.ready_us > STEADY_S * 1e6
         wanted, by_hand = kept.wanted, kept.by_hand
         kept.gone()
