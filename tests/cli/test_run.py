@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,21 @@ def test_a_second_ctrl_c_leaves_and_says_how_to_go_on(home: Home) -> None:
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert b"tenure logs -f" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_that_come_at_once_cancel_the_job(home: Home, number: signal.Signals) -> None:
+    """`timeout` sends its signal to the command and to the command's group; nobody is left to end the job."""
+    process = home.spawn("run", "--", "sh", "-c", "echo $$; exec sleep 600")
+    assert process.stdout is not None
+    process.stdout.readline()
+    for _ in range(3):
+        process.send_signal(number)
+        time.sleep(0.003)  # or the kernel makes one of them
+    _, err = process.communicate(timeout=20)
+    assert process.returncode in (130, 143), err
+    job = home.json("ps", "-a", "-n", "1")[0]["id"]
+    assert home.until(job, "ended")["outcome"] == "cancelled"
 
 
 def test_a_closed_pipe_ends_it_as_it_would_end_the_command(home: Home) -> None:

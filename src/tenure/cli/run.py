@@ -1,6 +1,6 @@
 """`tenure run`: as if the command ran here. Streams, and exits with the job's own code.
 
-Ctrl-C cancels the job; a second one leaves it and says how to go on.  A platform that dies meanwhile is waited for.
+Ctrl-C cancels the job; a second one leaves it to its end and says how to go on.  A platform that dies meanwhile is waited for.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from functools import partial
+from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
@@ -34,7 +35,7 @@ VERB = Verb(
     stops=True,
     details="""
     Everything after `--` is the command, untouched.  Its stdout and stderr come out of yours; what the platform has to
-    say goes to stderr.  Ctrl-C cancels the job, a second Ctrl-C leaves it running.  Stdin is not handed on, since the job
+    say goes to stderr.  Ctrl-C cancels the job, a second one leaves it to its end.  Stdin is not handed on, since the job
     outlives this terminal: name a file (`-- sh -c 'exec CMD < /data/in'`).
     """,
     examples=(
@@ -58,6 +59,9 @@ _CHATTER = (
     "CodeChanged",
     "JobNoted",
 )
+
+
+HAND_OVER_S = 2.0  # a platform that is away is not waited for
 
 
 class _Left(Exception):
@@ -96,41 +100,57 @@ def stream(call: Call, answer: Any, interrupts: _Interrupts | None = None) -> in
         interrupts.arm(bases)
         codes = [_Stay(call, task, interrupts).to_the_end() for task in tasks]
     except _Left:
+        interrupts.hand_over()
         note(f"left job {shown} to itself; go on with `tenure logs -f {bases[0]}`, end it with `tenure cancel {shown}`")
         return 128 + signal.SIGINT
     return next((code for code in codes if code), 0)
 
 
 class _Interrupts:
-    """Ctrl-C and SIGTERM while a job is ours: the first cancels, the second leaves."""
+    """Ctrl-C and SIGTERM while a job is ours: the first cancels, the second leaves.
+
+    The first counts, however soon the second comes: `timeout` sends its own twice at once.  So the handler only writes
+    the wish down, in one step that another signal cannot cut, and a thread that is there already carries it out.
+    """
 
     def __init__(self, call: Call) -> None:
         self._client = call.client.twin()
         self._jobs: list[str] = []
+        self._wishes: SimpleQueue[str] = SimpleQueue()
+        self._cancelling: threading.Thread | None = None
         self.count = 0
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._heard)
 
     def arm(self, jobs: list[str]) -> None:
-        """Before this there is no id to cancel: an earlier Ctrl-C takes effect now."""
-        self._jobs = jobs
-        if self.count:
-            self.cancel("Ctrl-C in tenure run")
+        """Before this there is no id to cancel: an earlier signal takes effect now."""
+        self._cancelling = threading.Thread(target=self._cancel, args=(jobs,), daemon=True)
+        self._cancelling.start()
+        self._jobs = jobs  # last: from now on a second signal leaves
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
-        if self.count > 1:
+        if self.count == 1:
+            self._wishes.put("Ctrl-C in tenure run" if number == signal.SIGINT else "tenure run was asked to end")
+            if self._jobs:
+                note(f"cancelling job {' '.join(self._jobs)} (Ctrl-C again leaves it to itself)")
+        elif self._jobs:
             raise _Left
-        if self._jobs:
-            note(f"cancelling job {' '.join(self._jobs)} (Ctrl-C again leaves it to itself)")
-            self.cancel("Ctrl-C in tenure run" if number == signal.SIGINT else "tenure run was asked to end")
 
     def cancel(self, reason: str) -> None:
-        """From a thread: a signal handler must not wait, and the platform may be away."""
-        threading.Thread(target=self._cancel, args=(reason,), daemon=True).start()
+        self._wishes.put(reason)
 
-    def _cancel(self, reason: str) -> None:
-        for job in self._jobs:
+    def hand_over(self) -> None:
+        """Leave, but not before the platform has heard the wish."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        if self._cancelling is not None:
+            self._cancelling.join(HAND_OVER_S)
+
+    def _cancel(self, jobs: list[str]) -> None:
+        """In a thread: a signal handler must not wait, and the platform may be away."""
+        reason = self._wishes.get()
+        for job in jobs:
             with contextlib.suppress(Refused):  # it had ended already: the end will be heard
                 patiently(partial(self._client.post, job_path(job, ":cancel"), {"reason": reason}))
 
