@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
@@ -42,7 +43,9 @@ log = logging.getLogger(__name__)
 
 SWEEP_S = 1.0
 LONGEST_HOME = 400  # bytes; SQLite's own limit is 512 with its file's name and suffixes
-SAMPLE_LOOKS = 10  # sweeps between two readings of the cards that are kept
+REST_S = 3.0  # the same, where no run is open
+SAMPLE_S = 10.0  # between two readings of the cards that are kept
+FORGET_S = 3600.0
 
 
 class Platform:
@@ -258,14 +261,20 @@ class Platform:
             self.cards_changed()
 
     def _sweep(self) -> None:
-        """Runs are read and the quiet ones reaped; a fault of one look does not end the looking."""
-        looks = 0
-        while not self._sweeping.wait(SWEEP_S):
-            looks += 1
+        """Runs are read and the quiet ones reaped; a fault of one look does not end the looking.
+
+        Where no run is open only one without a job could come, and it is looked for less often: each look wakes a core
+        of a machine at rest.
+        """
+        pause, sampled, forgot = SWEEP_S, -SAMPLE_S, -FORGET_S
+        while not self._sweeping.wait(pause):
+            pause, now = SWEEP_S, time.monotonic()
             try:
-                if looks % 3600 == 1:
+                if now - forgot >= FORGET_S:
+                    forgot = now
                     self._sweeper.forget_answers()
-                if looks % SAMPLE_LOOKS == 1 and self.found.source == "measured":
+                if now - sampled >= SAMPLE_S and self.found.source == "measured":
+                    sampled = now
                     self._samples.write(self.monitor.sample())
                 with self.conductor.lock:
                     live = {
@@ -275,6 +284,7 @@ class Platform:
                     }
                 self._sweeper.sweep(live)
                 vigil.look(self.conductor)
+                pause = REST_S if self._sweeper.rests and not self.conductor.live else SWEEP_S
             except Exception:
                 log.exception("a look at the runs failed; the next one follows")
 

@@ -174,7 +174,7 @@ class Conductor:
                 self._behind = True
 
     def _patience(self) -> float:
-        """Seconds until the next timer; at most 5, so that a missed word from a backend cannot last."""
+        """Seconds until the next timer; at most 5 where there are jobs, so that a missed word from a backend cannot last."""
         now = self.clock.steady()
         if self._behind:
             return 1.0
@@ -182,7 +182,8 @@ class Conductor:
         with self.lock:
             wakeup = self.engine.next_wakeup()
         due += [at for at in (wakeup, self.readiness.next_due(), self.windows.next_due()) if at is not None]
-        return max(0.0, min([5.0, *((at - now) / 1e6 for at in due)]))
+        most = 5.0 if self.live else 60.0
+        return max(0.0, min([most, *((at - now) / 1e6 for at in due)]))
 
     def step(self, items: Iterable[inbox.News]) -> None:
         observations: list[Observation] = []

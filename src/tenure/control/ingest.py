@@ -77,6 +77,11 @@ class Sweeper:
         self._followers: dict[RunId, Follower] = {}
         self._ended: deque[tuple[RunId, JobId, str]] = deque()
 
+    @property
+    def rests(self) -> bool:
+        """No run that it knows of is open."""
+        return not (self._ended or self._signs or self._strangers - self._closed)
+
     def ended(self, run: RunId, job: JobId, project: str) -> None:
         """A job's run has closed: the next look reads the rest of it, once.  Called from the loop's thread."""
         if (self._runs / run / METRICS).exists():

@@ -39,6 +39,7 @@ class CardWatch:
     """
 
     LOOK_S = 2.0
+    DECLARED_S = 300.0  # where nothing is measured a look can tell nothing new
     PATIENCE_S = 20.0  # a reset or a reloaded driver takes seconds
 
     def __init__(
@@ -105,8 +106,12 @@ class CardWatch:
 
     def _run(self) -> None:
         while not self._closed.is_set():
+            pause = self.LOOK_S
             try:
-                self.look(self._sample(), time.monotonic())
+                samples = self._sample()
+                self.look(samples, time.monotonic())
+                if not any(sample.measured or sample.lost for sample in samples):
+                    pause = self.DECLARED_S
             except Exception:
                 log.exception("a look at the cards failed; the next one follows")
-            self._closed.wait(self.LOOK_S)
+            self._closed.wait(pause)

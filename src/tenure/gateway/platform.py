@@ -23,7 +23,7 @@ __all__ = ["Platform"]
 
 log = logging.getLogger("tenure.gateway")
 
-POLL_S = 20.0
+POLL_S = 55.0  # the platform's bound is a minute
 AGAIN_S = 0.2  # after a failure
 KNOWN_S, UNKNOWN_S = 0.5, 1.0  # how long the word on a token is believed
 
