@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ctypes
 import logging
 import signal
 import socket
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvicorn
 import uvloop
 
+from tenure.control.heap import give_back
 from tenure.settings import load
 
 from .allowance import MINUTE
@@ -36,7 +36,6 @@ from .words import Limits
 __all__ = ["main"]
 
 GRACE_S = 3
-M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of malloc.h
 
 
 class _Server(uvicorn.Server):
@@ -62,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = _arguments(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")  # fmt: skip
     logging.Formatter.converter = time.gmtime
-    _give_back()
+    give_back()
     settings = load()
     listener = socket.socket(fileno=given.fd)
     listener.setblocking(False)
@@ -75,14 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(gateway, listener, settings.api_socket, given.alive_fd))
     return 0
-
-
-def _give_back() -> None:
-    """Memory of large bodies goes back to the system at once.  glibc learns from the first few to keep it otherwise."""
-    with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(M_MMAP_THRESHOLD, 1024 * 1024)
-        libc.mallopt(M_ARENA_MAX, 2)
 
 
 async def _serve(gateway: Gateway, listener: socket.socket, api: Path, alive_fd: int | None) -> None:

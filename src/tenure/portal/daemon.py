@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tenure.control.heap import give_back
 from tenure.domain.errors import InvalidRequest, TenureError, Unavailable
 from tenure.settings import Settings, load
 
@@ -81,6 +82,7 @@ class _End:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0 after an orderly end, 69 if it could not start, 2 if what it was given can never work."""
+    give_back()
     given = _arguments(argv)
     ear = _Ear(given.ready_fd)
     end = _End()
