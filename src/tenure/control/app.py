@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 SWEEP_S = 1.0
 LONGEST_HOME = 400  # bytes; SQLite's own limit is 512 with its file's name and suffixes
-REST_S = 3.0  # the same, where no run is open
+REST_S = 10.0  # the same, where no run is open and nothing happens
 SAMPLE_S = 10.0  # between two readings of the cards that are kept
 FORGET_S = 3600.0
 
@@ -100,7 +100,7 @@ class Platform:
         self.models = Models(self)
         driver.before_stop = self.models.before_stop
         self._samples = SampleLog(settings.home / "telemetry")
-        self._sweeping = threading.Event()
+        self._sweeping, self._stir = threading.Event(), threading.Event()
         self._sweep_thread: threading.Thread | None = None
         self._on_stop: list[Callable[[bool], None]] = []
         ledger.listen(self.news.publish)
@@ -150,6 +150,7 @@ class Platform:
             self.monitor.listen(self._heard_xid)
         self.watch.start()
         self.models.start()
+        self.news.subscribe(lambda _: self._stir.set())
         self._sweep_thread = threading.Thread(target=self._sweep, name="sweep", daemon=True)
         self._sweep_thread.start()
 
@@ -177,6 +178,7 @@ class Platform:
         """End the loops and let go of everything; supervisors are not touched.  Doors must be shut before."""
         self.models.close()
         self._sweeping.set()
+        self._stir.set()
         if self._sweep_thread is not None:
             self._sweep_thread.join(timeout=10)
         self.conductor.stop()
@@ -269,6 +271,7 @@ class Platform:
         pause, sampled, forgot = SWEEP_S, -SAMPLE_S, -FORGET_S
         while not self._sweeping.wait(pause):
             pause, now = SWEEP_S, time.monotonic()
+            self._stir.clear()
             try:
                 if now - forgot >= FORGET_S:
                     forgot = now
@@ -284,9 +287,14 @@ class Platform:
                     }
                 self._sweeper.sweep(live)
                 vigil.look(self.conductor)
-                pause = REST_S if self._sweeper.rests and not self.conductor.live else SWEEP_S
+                if self._sweeper.rests and not self.conductor.live:
+                    pause = SWEEP_S if self._stir.wait(REST_S) else 0.0
             except Exception:
                 log.exception("a look at the runs failed; the next one follows")
+
+    def look_soon(self) -> None:
+        """Somebody wants to know of runs: one that no job owns may have come."""
+        self._stir.set()
 
     def __repr__(self) -> str:
         return f"<Platform {self.settings.home} since {wire(self.started_at)}>"

@@ -28,7 +28,8 @@ def runs(
     limit: int = 200,
     cursor: str | None = None,
 ) -> dict[str, Any]:
-    """Newest first, a page at a time."""
+    """Newest first, a page at a time.  Asking for them has those looked for that no job owns."""
+    platform.look_soon()
     try:
         wanted = Outcome(outcome) if outcome else None
     except ValueError:
