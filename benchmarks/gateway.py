@@ -34,9 +34,9 @@ def measure(plan: Plan) -> Iterator[Row]:
             wire.call("POST", "/api/v1/policy:reload", {})
             gateway = int(json.loads((home.path / "daemon" / "address.json").read_text())["gateway_port"])
             pid = _gateway_pid(home, gateway)
-            time.sleep(2)
+            time.sleep(5)  # what a start leaves to do is no rest
             daemon_cpu, gateway_cpu, began = cpu_seconds(home.pid), cpu_seconds(pid), time.monotonic()
-            time.sleep(plan.times(10))
+            time.sleep(plan.times(20))  # within the thirty seconds that a kept connection lasts
             idle = (cpu_seconds(home.pid) - daemon_cpu + cpu_seconds(pid) - gateway_cpu) / (time.monotonic() - began)
             yield Row(what="idle: gateway and daemon, of one core", unit="%", ours=idle * 100, reach=0.5)
             yield from _cold(plan, home, gateway)
