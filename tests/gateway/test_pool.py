@@ -168,24 +168,34 @@ def test_what_came_before_the_break_is_handed_over_first() -> None:
     play(scene())
 
 
-def test_a_kept_connection_that_the_server_has_closed_is_replaced() -> None:
-    """A server that keeps a connection for one request only, without a word: its client must not hear of it."""
+@pytest.mark.parametrize("again", [True, False])
+def test_a_kept_connection_that_the_server_has_closed_is_replaced(again: bool) -> None:
+    """A server that keeps connections for one request only, without a word.  What may not be sent twice is not, and the
+    next try has a new connection, though others are kept."""
 
     async def scene() -> None:
-        served = 0
+        begun = 0
 
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal served
+            nonlocal begun
             await heard(reader)
-            served += 1
+            begun += 1
             writer.write(OK)
             await reader.readexactly(1)  # the next request comes, and the server goes instead
+            begun += 1
 
         async with server(talk) as port:
             pool = Pool()
-            for _ in range(4):
-                assert await asked(pool, port) == (200, b"hi")
-            assert served == 4
+            await asyncio.gather(*(asked(pool, port) for _ in range(4)))
+            assert begun == 4
+            if again:
+                assert await asked(pool, port, again=True) == (200, b"hi")
+                assert begun == 6
+            else:
+                with pytest.raises(Left):
+                    await asked(pool, port)
+                assert begun == 5, "sent once"
+                assert await asked(pool, port) == (200, b"hi"), "on a new connection"
             await pool.close()
 
     play(scene())

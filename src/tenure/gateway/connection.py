@@ -125,9 +125,7 @@ class Connection(asyncio.Protocol):
         found = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         self._unread = 0
-        if self._paused:
-            self._paused = False
-            self._transport.resume_reading()
+        self._resume()
         return found
 
     def over(self) -> None:
@@ -137,13 +135,16 @@ class Connection(asyncio.Protocol):
             self._until_close = False  # the end that follows is ours
             self._transport.abort()
             return
-        if self._paused:
-            self._paused = False
-            self._transport.resume_reading()
+        self._resume()
         self._back(self)
 
     def close(self) -> None:
         self._transport.close()
+
+    def _resume(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._transport.resume_reading()
 
     async def _wait(self) -> None:
         if self._lost is not None:

@@ -1,7 +1,7 @@
 """Connections to model servers, kept between requests.  As many as there are requests at once.
 
-Promises: a server that really left is the only one that is said to have left, since a kept connection that was closed at
-the other end just now is replaced by a new one; nothing is kept for longer than `IDLE_S`, and no timer runs for nothing.
+Promises: nothing is sent twice that may not be; where a kept connection turns out to be closed at the other end, the next
+try has a new one; nothing is kept for longer than `IDLE_S`, and no timer runs for nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ class Pool:
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def ask(self, port: int, head: bytes, body: bytes, *, bodiless: bool = False) -> Answer:
+    async def ask(self, port: int, head: bytes, body: bytes, *, bodiless: bool = False, again: bool = False) -> Answer:
         """Send a whole request to 127.0.0.1:port; the answer's head.  The caller reads its body, and closes it.
 
-        Raises Left.  Whoever is cancelled here closes the connection, which is how the server hears of it.
+        `again`: it may be sent twice (RFC 9110, section 9.2.2), so that a kept connection which brings no byte is
+        replaced here.  Any other raises Left, and whoever sends it once more does so on a new connection.
+        Whoever is cancelled here closes the connection, which is how the server hears of it.
         """
         kept = self._kept(port)
         if kept is not None:
             try:
                 return await _ask(kept, head, body, bodiless)
             except Left:
-                if not kept.silent:
+                if kept.silent:
+                    self._drop(port)  # the others are as old
+                if not (kept.silent and again):
                     raise
         return await _ask(await self._connected(port), head, body, bodiless)
 
@@ -44,9 +48,8 @@ class Pool:
         self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
-        for connection in (one for line in self._idle.values() for one in line):
-            connection.close()
-        self._idle.clear()
+        for port in list(self._idle):
+            self._drop(port)
         await asyncio.sleep(0)  # the loop tells them of it
 
     async def _connected(self, port: int) -> Connection:
@@ -68,6 +71,10 @@ class Pool:
             if connection.free:
                 return connection
         return None
+
+    def _drop(self, port: int) -> None:
+        for connection in self._idle.pop(port, ()):
+            connection.close()
 
     def _back(self, connection: Connection) -> None:
         if self._closed:

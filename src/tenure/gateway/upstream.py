@@ -17,6 +17,9 @@ _OURS = _HOP | {b"host", b"authorization", b"proxy-authorization", b"cookie", b"
 _BARE = frozenset({"GET", "HEAD", "DELETE", "OPTIONS", "TRACE"})
 """Methods that say nothing of a body where they have none (RFC 9110, section 8.6)."""
 
+_AGAIN = _BARE | {"PUT"}
+"""Methods that may be sent twice (RFC 9110, section 9.2.2)."""
+
 
 def request_headers(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """A client's headers for the server.  It is asked for plain bytes: what is packed cannot be handed on by chunk."""
@@ -43,7 +46,7 @@ class Upstream:
         if body or method not in _BARE:
             lines.append(b"content-length: %d\r\n" % len(body))
         lines.append(b"\r\n")
-        return await self._pool.ask(port, b"".join(lines), body, bodiless=method == "HEAD")
+        return await self._pool.ask(port, b"".join(lines), body, bodiless=method == "HEAD", again=method in _AGAIN)
 
     async def close(self) -> None:
         await self._pool.close()
