@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from .peers import Absent
+from .peers import Absent, free_ports
 from .rig import Plan
 
-__all__ = ["free_port", "passing"]
+__all__ = ["passing"]
 
 BARE = Path(__file__).with_name("gateway_bare.py")
 LITELLM = "litellm[proxy]"
@@ -46,7 +46,7 @@ def passing(plan: Plan, upstream: int) -> Iterator[tuple[dict[str, int], dict[st
 
 
 def _aiohttp(plan: Plan, upstream: int, ends: contextlib.ExitStack) -> int:
-    port = free_port()
+    (port,) = free_ports(1)
     ends.enter_context(_started([sys.executable, "-P", str(BARE), str(port), str(upstream)], port))
     return port
 
@@ -55,7 +55,7 @@ def _nginx(plan: Plan, upstream: int, ends: contextlib.ExitStack) -> int:
     program = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if program is None:
         raise Absent("there is no nginx on this machine (Debian has it: nginx-light)")
-    folder, port = plan.scratch / "nginx", free_port()
+    folder, (port,) = plan.scratch / "nginx", free_ports(1)
     folder.mkdir()
     paths = " ".join(
         f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -75,7 +75,7 @@ def _nginx(plan: Plan, upstream: int, ends: contextlib.ExitStack) -> int:
 def _litellm(plan: Plan, upstream: int, ends: contextlib.ExitStack) -> int:
     """As its documents start it: one worker, no database, no key, an upstream that speaks OpenAI's words."""
     program = shutil.which("litellm") or _installed(plan)
-    folder, port = plan.scratch / "litellm", free_port()
+    folder, (port,) = plan.scratch / "litellm", free_ports(1)
     folder.mkdir()
     model = {
         "model_name": "small",
@@ -142,8 +142,3 @@ def _started(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])

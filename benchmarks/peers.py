@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from .rig import Plan
 
-__all__ = ["Absent", "HyperQueue", "Peer", "Slurm", "TaskSpooler", "present"]
+__all__ = ["Absent", "HyperQueue", "Peer", "Slurm", "TaskSpooler", "free_ports", "present"]
 
 
 class Absent(Exception):
@@ -254,7 +254,7 @@ class Slurm:
         key = folder / "munge" / "key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o600)
-        control, *ports = _free_ports(1 + len(NODES))
+        control, *ports = free_ports(1 + len(NODES))
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 23
         nodes = "".join(
             f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory={memory} State=UNKNOWN\n"
@@ -356,7 +356,7 @@ class Slurm:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [s.getsockname()[1] for s in sockets]
     for s in sockets:
