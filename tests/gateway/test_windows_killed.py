@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import datetime
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,11 @@ class Lab:
 
     def jump(self, seconds: int) -> None:
         self._shift.write_text(str(seconds))
+
+    def opened_before_jump(self, window: str) -> bool:
+        """By the stamp of its opening: it has the clock of everybody else."""
+        opened = [event for event in self.home.events("WindowOpened") if event["data"]["window"] == window]
+        return any(datetime.fromisoformat(event["at"]).timestamp() < time.time() for event in opened)
 
     def kill_and_restart(self) -> None:
         daemon = int(self.home.rest("GET", "/status")["pid"])
@@ -103,7 +110,7 @@ def lab(shared_lab: Lab) -> Iterator[Lab]:
 def test_one_holder_and_no_model_inside(lab: Lab, phase: str, jump: int) -> None:
     home, windows = lab.home, lab.windows
     name = phase.partition(" ")[0] + ("-back" if jump == BACK else "-forth")
-    lab.declare(name, *(("--load", "20") if phase == "wakes" else ("--chunk-delay", "0.2")))
+    lab.declare(name, *(("--load", "20", "--leave-after", "2") if phase == "wakes" else ("--chunk-delay", "0.2")))
     home.reload()
     asking = [lab.ask_in_the_background(name, stream=phase == "streams", chunks=100)]
     home.until(name, "starting" if phase == "wakes" else "ready")
@@ -119,8 +126,10 @@ def test_one_holder_and_no_model_inside(lab: Lab, phase: str, jump: int) -> None
     if phase != "waits in line":
         lab.kill_and_restart()
     asking.append(lab.ask_in_the_background(name))
-    # A clock that was put forward over a restart has the window's end behind it; the next in line follows at once.
-    over = jump == FORTH and phase == "holds"
+    # A clock that was put forward over a restart has the end of a window that was open behind it; the next in line follows
+    # at once.  Where the card is still being cleared, its window may open just before the jump: the diary says whether.
+    over = jump == FORTH and phase != "waits in line" and lab.opened_before_jump(first)
+    assert over or phase != "holds" or jump == BACK
     holder = second if over else first
     window = windows.until(holder, "active")
     assert lab.servers() == []
