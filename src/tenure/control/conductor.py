@@ -127,6 +127,7 @@ class Conductor:
 
     def drain(self, by: str) -> None:
         """Admit nothing more and ask everything to leave; `empty` is set when it has."""
+        self.draining = True  # here, so that a step which fails before it hears of it does not lose it
         self._inbox.put(Drain(by))
 
     def look_at(self, live: Live) -> None:
@@ -204,7 +205,7 @@ class Conductor:
                     case NothingThere():
                         self._nothing_there(item.job)
                     case Drain():
-                        self._drain(item.by)
+                        self._ask_all_to_leave()
                     case PolicyChanged():
                         self._policy_changed()
                     case CardsChanged():
@@ -231,8 +232,7 @@ class Conductor:
         elif live.state in (JobState.EVICTING, JobState.CANCELLING):
             self.observed_absent(live)
 
-    def _drain(self, by: str) -> None:
-        self.draining = True
+    def _ask_all_to_leave(self) -> None:
         message = "the platform is going down; the job is queued again when it is back"
         for live in list(self.live.values()):
             if live.state in (JobState.ADMITTED, JobState.RUNNING):
@@ -424,6 +424,7 @@ class Conductor:
     def recover(self) -> None:
         """Rebuild everything from the ledger and the backend's word, then act again on what was decided."""
         with self.lock:
+            self.driver.forget()
             self.live.clear()
             self.gates = Gates(self.ledger)
             self._timers.clear()
@@ -432,6 +433,8 @@ class Conductor:
             self.windows.load()
             self.engine = self.driver.fresh_engine()
             self.observed(rebuild(self))
+            if self.draining:
+                self._ask_all_to_leave()
             self._clear_cards()
             self.windows.look(self)
             self.decide()

@@ -62,6 +62,11 @@ class Driver:
     def run_dir(self, run: RunId) -> Path:
         return self._runs / run
 
+    def forget(self) -> None:
+        """What was collected is not done: it may have been decided in a transaction that was rolled back."""
+        for collected in (self._starts, self._stops, self._shrinks, self._given_up, self._pending):
+            collected.clear()
+
     # ------------------------------------------------------------------ collected under the lock
 
     def start_soon(self, live: Live) -> None:
