@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tenure.domain.errors import NotFound
 from tenure.domain.explanation import CardUsage, Counterfactual, Explanation, QueueUsage, Standing
-from tenure.domain.ids import Instant, WorkloadKey
+from tenure.domain.ids import CardId, Instant, WorkloadKey
 from tenure.domain.options import EngineOptions
 from tenure.domain.plan import Pend, Plan
 from tenure.domain.policy import Policy
@@ -28,7 +28,7 @@ from .preemption import ClassicalPreemption, Oracle
 from .rights import Rights
 from .standings import standings
 from .verdicts import Verdicts, judge
-from .whatif import Trial, counterfactuals, play
+from .whatif import Trial, counterfactuals, play, rivals_of, starts
 from .world import World
 
 _JUDGED_ALONE = frozenset(
@@ -219,8 +219,8 @@ class Engine:
         now = self._verdicts.get(item, self._oracle)
         return pend if now.reason is PendingReason.PENDING_EVALUATION else replace(now, key=key)
 
-    def explain(self, key: WorkloadKey, now: Instant) -> Explanation:
-        """Every blocker with its numbers, and what would help, checked on a copy.  Raises NotFound."""
+    def explain(self, key: WorkloadKey, now: Instant, *, helpful: bool = True) -> Explanation:
+        """Every blocker with its numbers, and (`helpful`) what would help, checked on a copy.  Raises NotFound."""
         world = self._world
         world.rights.now = max(world.rights.now, now)
         item = world.items.get(key)
@@ -233,17 +233,42 @@ class Engine:
         assert pend is not None
         a, targets = judge(world, item, self._oracle) if item.queue is not None else (None, [])
         found = tuple(blockers(world, item, a, targets, now))
-        helpful: tuple[Counterfactual, ...] = ()
-        if item.queue is not None and item.queue.barrier is None:
-            helpful = tuple(counterfactuals(world, item, found, self._trial(now)))
+        helps: tuple[Counterfactual, ...] = ()
+        if helpful and item.queue is not None and item.queue.barrier is None:
+            helps = tuple(counterfactuals(world, item, found, self._trial(now)))
         return Explanation(
             key=key,
             reason=pend.reason,
             message=pend.message,
             position=item.queue.pending.position(item) if item.queue is not None else None,
             blockers=found,
-            counterfactuals=helpful,
+            counterfactuals=helps,
         )
+
+    def obstacle(
+        self, w: Workload, *, card: CardId, without: Iterable[WorkloadKey], now: Instant
+    ) -> Explanation | None:
+        """What keeps `w` from starting when these have left the card and it takes nobody else; None: nothing does.
+
+        Played on copies, first with `w` alone and then with those who would come before it.  One that would have to
+        wait for its victims alone is as good as started.
+        """
+        gone = set(without)
+        copy = self._copy(gone, ())
+        copy.add(w)
+        queue = copy._world.items[w.key].queue
+        if queue is not None and starts(w.key, play(copy.cycle, copy.has_heads, now)):
+            rank = copy._world.items[w.key].rank
+            rivals = rivals_of(self._world, queue.spec.name, w.key, rank)
+            if not rivals:
+                return None
+            copy = self._copy(gone, ())
+            for rival in rivals:
+                copy.add(replace(rival, avoid=rival.avoid | {card}))
+            copy.add(w)
+            if starts(w.key, play(copy.cycle, copy.has_heads, now)):
+                return None
+        return copy.explain(w.key, now, helpful=False)
 
     def order(self, cluster_queue: str) -> tuple[WorkloadKey, ...]:
         """Everything that waits for this cluster queue, in heap order: heap, parked, set apart and kept aside."""

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from .queues import Pile
     from .world import Queue
 
-__all__ = ["Item", "Scan"]
+__all__ = ["Item", "Rank", "Scan"]
+
+Rank = tuple[int, Instant, str, int]
+"""Higher priority, older, smaller uid; at last who came first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class Item:
     def lift(self, boost: int) -> None:
         """`boost` counts in line, on top of its priority."""
         self.boost = boost
-        self.rank = (-self.priority - boost, self.ts, self.uid, self.seq)
+        self.rank: Rank = (-self.priority - boost, self.ts, self.uid, self.seq)
 
     @property
     def holds(self) -> bool:

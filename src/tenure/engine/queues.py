@@ -200,6 +200,15 @@ class PendingQueue:
         """The first few, by rank alone."""
         return heapq.nsmallest(count, self.items(), key=_RANK)
 
+    def heads(self) -> list[Item]:
+        """The first of each form, by rank: what one of them cannot have, its equals cannot either."""
+        first = (
+            min(heads, key=_RANK)
+            for bucket in self._buckets.values()
+            if (heads := [head for pile in (bucket.active, bucket.parked) if (head := pile.head()) is not None])
+        )
+        return sorted(first, key=_RANK)
+
     def _bucket(self, form: Form) -> _Bucket:
         bucket = self._buckets.get(form)
         if bucket is None:

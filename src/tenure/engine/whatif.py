@@ -13,13 +13,14 @@ from tenure.domain.amounts import GPU, GPU_MEMORY, format_bytes
 from tenure.domain.explanation import Blocker, Counterfactual
 from tenure.domain.ids import Instant, WorkloadKey
 from tenure.domain.plan import Plan
+from tenure.domain.reasons import PendingReason
 from tenure.domain.workload import Workload
 
-from .items import Item
+from .items import Item, Rank
 from .spelling import spell
 from .world import World
 
-__all__ = ["Trial", "counterfactuals", "first_in_line", "play"]
+__all__ = ["Trial", "counterfactuals", "first_in_line", "play", "rivals_of", "starts"]
 
 _MAX_CYCLES = 200
 _MAX_AHEAD = 32  # in its own queue; behind a longer line nothing is promised
@@ -43,6 +44,32 @@ def first_in_line(world: World, item: Item) -> list[Workload]:
                 line[other.key] = other.workload
     line[item.key] = item.workload
     return list(line.values())
+
+
+def rivals_of(world: World, queue: str, key: WorkloadKey, rank: Rank) -> list[Workload]:
+    """Who waits in the cohort tree of a queue and could be served before one of that key and rank: the first of each
+    form, so that a long line costs as little as a short one."""
+    own = world.queues[queue]
+    found: list[Item] = []
+    for node in own.node.root().queues():
+        pending = world.queue_of[node].pending
+        heads = [item for item in pending.heads() if item.not_before is None and item.key != key]
+        before = [item for item in heads if node is not own.node or item.rank < rank or item is pending.sticky]
+        found += before[: _MAX_AHEAD if node is own.node else _MAX_BESIDE]
+    return [item.workload for item in found]
+
+
+def starts(key: WorkloadKey, plans: Iterator[Plan]) -> bool:
+    """It is admitted, or others have begun to leave for it alone."""
+    for plan in _until_settled(key, plans):
+        if any(admit.key == key for admit in plan.admits):
+            return True
+        if key in {*(p.preemptor for p in plan.preempts), *(p.preemptor for p in plan.shrinks)}:
+            return True
+        waits = PendingReason.WAITING_FOR_PREEMPTED_WORKLOADS
+        if any(pend.key == key and pend.reason is waits for pend in plan.pends):
+            return True
+    return False
 
 
 def counterfactuals(world: World, item: Item, blockers: Iterable[Blocker], trial: Trial) -> Iterator[Counterfactual]:
