@@ -102,6 +102,37 @@ def test_arrays_run_every_task_and_keep_to_their_limit(house: House):
     assert most == 2
 
 
+def test_a_task_that_is_held_stands_in_no_other_tasks_way(house: House):
+    """Neither one that waits for a place in its array, nor one that has it and waits for the card."""
+    holder = house.gpu("sleep", "60", shares=8, memory="16Gi", priority="training")
+    house.wait(holder, "running")
+    base = house.answer("true", array="1-4%1", shares=1, gpu_memory="1Gi")["id"]
+    first, second, third, fourth = (f"{base}_{index}" for index in range(1, 5))
+    house.wait_reason(fourth, "WaitingForArrayLimit")
+    for task in (second, first):  # one outside, and the one that was let in
+        verbs.hold(house.platform, task, caller=ME)
+    house.until("the next has the place", lambda: house.show(third)["reason"] != "WaitingForArrayLimit")
+    house.cancel(holder, grace_s=0.2)
+    for task in (third, fourth):
+        assert house.wait(task)["outcome"] == "completed"
+    assert {house.show(task)["reason"] for task in (first, second)} == {"Suspended"}
+    verbs.release(house.platform, base, caller=ME)
+    assert {house.wait(task)["outcome"] for task in (first, second)} == {"completed"}
+
+
+def test_the_gates_remember_nobody_who_has_left(house: House):
+    limited = house.answer("true", array="1-3%1")["id"]
+    plain = house.answer("true", array="1-2")["id"]
+    after = [house.submit("true", after=[f"afterany:{job}"]) for job in (limited, plain)]
+    never = house.submit("true", after=[f"afternotok:{after[0]}"])
+    for job in (*after, never):
+        house.wait(job)
+    gates = house.platform.conductor.gates
+    names = [name for name, kept in vars(gates).items() if isinstance(kept, dict | set)]
+    assert names, "this looks at the wrong thing"
+    house.until("nothing is left", lambda: not any(vars(gates)[name] for name in names))
+
+
 def test_dependencies_open_close_and_never_open(house: House):
     good, bad = house.submit("sleep", "0.3"), house.submit("sh", "-c", "sleep 0.3; exit 1")
     after_good = house.submit("true", after=[good])
@@ -120,10 +151,6 @@ def test_dependencies_open_close_and_never_open(house: House):
 
 
 def test_hold_keeps_out_and_release_lets_in(house: House):
-    from tenure.control import verbs
-
-    from .conftest import ME
-
     job = house.submit("true", hold=True)
     house.wait_reason(job, "Suspended")
     verbs.hold(house.platform, job, caller=ME)  # twice is once
@@ -141,10 +168,6 @@ def test_a_begin_time_is_waited_for(house: House):
 
 
 def test_retry_is_a_new_job_that_links_to_the_old_one_and_has_its_checkpoints(house: House):
-    from tenure.control import verbs
-
-    from .conftest import ME
-
     job = house.submit("sh", "-c", 'ls "$TENURE_CHECKPOINT_DIR"; touch "$TENURE_CHECKPOINT_DIR/mark"; exit 1')
     house.wait(job)
     again = verbs.retry(house.platform, job, caller=ME)["id"]

@@ -267,6 +267,7 @@ class Conductor:
         if live.in_engine:
             self.engine.remove(WorkloadKey(live.id))
             live.in_engine = False
+        self._look_again(self.gates.next_ones())
         if shut.never:
             self.driver.give_up(live, reason=shut.reason, message=shut.message)
             return
