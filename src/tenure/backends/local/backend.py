@@ -210,10 +210,11 @@ class LocalBackend:
                 return wire.observation(run, look(run_dir)[0].known, boot=boot)
             with self._lock:
                 self._watched[run] = run_dir
+            # Named before they are ended: who hears its signal at once would have no command line any more.
+            named = [{"pid": w.pid, "started": w.started, "command": processes.command(w.pid)} for w in alive]
             self._order("succeed", run, run_dir)
         except OSError as error:
             return self._unknown(run, f"cannot read {run_dir}: {error.strerror or error}")
-        named = [{"pid": w.pid, "started": w.started, "command": processes.command(w.pid)} for w in alive]
         return wire.observation(
             run, {**known, "state": "stopping", "survivors": named, "reason": "SupervisorLost"}, boot=boot
         )
