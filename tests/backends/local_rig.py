@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tenure.backends.local import LocalBackend, processes
+from tenure.backends.local import LocalBackend, processes, supervisor, wire
+from tenure.backends.local.clock import Clock
 from tenure.backends.local.journal import read_lines
+from tenure.backends.local.layout import SPEC
 from tenure.domain.attempt import AttemptSpec, Process
 from tenure.domain.ids import JobId, run_id
 from tenure.domain.job import JobSpec
 from tenure.testing.backend_contract import News
 
 WAITS = ': > "$GATE.${RANK:-0}.up"; read code < "$GATE.${RANK:-0}"; exit $code'
+
+
+class BeginsWith(Clock):
+    """A supervisor's clock whose seconds stand still until a file appears: until a program has set itself up."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._began: float | None = None
+
+    def monotonic(self) -> float:
+        now = super().monotonic()
+        if self._began is None and self._file.exists():
+            self._began = now
+        return 0.0 if self._began is None else now - self._began
 
 
 class LocalRig:
@@ -38,6 +56,23 @@ class LocalRig:
     def restart(self) -> None:
         self.close()
         self.open()
+
+    def supervise(self, attempt: AttemptSpec, *, clock: Clock) -> threading.Thread:
+        """Start it under a supervisor with another clock.  The thread ends when the supervisor has."""
+        run_dir = Path(attempt.run_dir)
+        run_dir.mkdir(parents=True)
+        (run_dir / SPEC).write_text(json.dumps(wire.spec(attempt)))
+        pid = os.fork()
+        if pid == 0:
+            try:
+                supervisor.supervise(
+                    attempt.run_dir, state_dir=str(self.home / "daemon"), boot=processes.boot_id(), clock=clock
+                )
+            finally:
+                os._exit(0)
+        waiter = threading.Thread(target=os.waitpid, args=(pid, 0))
+        waiter.start()
+        return waiter
 
     def job(
         self,

@@ -15,7 +15,7 @@ from tenure.domain.job import StopSignal
 from tenure.domain.lifecycle import Outcome
 from tenure.sdk.record import RecordWriter, read_record
 
-from .local_rig import LocalRig, eventually, lines
+from .local_rig import BeginsWith, LocalRig, eventually, lines
 
 
 def stop(kind: StopKind, *, grace_s: float = 10.0, number: str = "TERM") -> Stop:
@@ -83,7 +83,7 @@ def test_another_signal_is_sent_too(rig: LocalRig) -> None:
     rig.ready(attempt)
     rig.backend.stop(attempt.run_id, attempt.run_dir, stop(StopKind.CANCEL, grace_s=60))
     rig.backend.stop(attempt.run_id, attempt.run_dir, stop(StopKind.CANCEL, grace_s=60, number="KILL"))
-    assert rig.news.settled(attempt.run_id, within_s=3).signal == signal.SIGKILL
+    assert rig.news.settled(attempt.run_id).signal == signal.SIGKILL  # long before the minute is over
 
 
 def test_the_time_limit_fails_with_124(rig: LocalRig) -> None:
@@ -95,10 +95,10 @@ def test_the_time_limit_fails_with_124(rig: LocalRig) -> None:
     assert (record.outcome, [mark["stop"] for mark in record.stops]) == ("failed", ["time-limit"])
 
 
-def test_a_warning_goes_out_before_the_time_limit(rig: LocalRig) -> None:
-    program = "trap 'echo warned; exit 0' USR1; while :; do sleep 0.05; done"
+def test_a_warning_goes_out_before_the_time_limit(rig: LocalRig, tmp_path: Path) -> None:
+    program = "trap 'echo warned; exit 0' USR1; touch ready; while :; do sleep 0.05; done"
     attempt = rig.job("bash", "-c", program, time_limit_s=30.0, stop_signal=StopSignal(signal="USR1", before_s=29.6))
-    rig.backend.start(attempt)
+    rig.supervise(attempt, clock=BeginsWith(tmp_path / "ready"))
     ended = rig.news.settled(attempt.run_id)
     assert (ended.outcome, ended.exit_code) == (Outcome.COMPLETED, 0)
     assert (Path(attempt.run_dir) / "stdout.log").read_text() == "warned\n"
@@ -126,13 +126,17 @@ def test_a_run_that_completed_in_spite_of_the_stop_stays_completed(rig: LocalRig
 
 
 def test_an_end_is_heard_at_once(rig: LocalRig) -> None:
-    attempt = rig.attempt()
-    rig.backend.start(attempt)
-    rig.news.running(attempt.run_id)
-    began = time.monotonic()
-    rig.end(attempt, 0)
-    rig.news.settled(attempt.run_id)
-    assert time.monotonic() - began < 0.5  # some milliseconds, on a machine that is not busy
+    """By news of it, and not at somebody's next look: some milliseconds, where the machine has one to spare."""
+    took = []
+    for _ in range(5):
+        attempt = rig.attempt()
+        rig.backend.start(attempt)
+        rig.news.running(attempt.run_id)
+        began = time.monotonic()
+        rig.end(attempt, 0)
+        rig.news.settled(attempt.run_id)
+        took.append(time.monotonic() - began)
+    assert min(took) < 0.1, took
 
 
 def test_a_stop_is_marked_once_however_often_it_is_asked(rig: LocalRig) -> None:

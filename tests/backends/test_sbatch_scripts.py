@@ -14,7 +14,7 @@ from tenure.domain.attempt import AttemptSpec, Stop, StopKind
 from tenure.domain.job import ArraySpec, LogSpec, StopSignal
 from tenure.domain.lifecycle import Outcome
 
-from .local_rig import LocalRig, alive, eventually
+from .local_rig import BeginsWith, LocalRig, alive, eventually
 
 
 def script(rig: LocalRig, body: str, **fields: object) -> AttemptSpec:
@@ -97,13 +97,13 @@ def test_srun_forwards_a_stop_and_its_tasks_may_save(rig: LocalRig, tmp_path: Pa
 def test_the_warning_reaches_the_script_or_the_tasks(rig: LocalRig, tmp_path: Path, batch_only: bool, who: str) -> None:
     body = (
         "trap 'echo script; touch done' USR1\n"
-        "bash -c 'trap \"echo task; touch done\" USR1; while [ ! -e done ]; do sleep 0.05; done' &\n"
+        "bash -c 'trap \"echo task; touch done\" USR1; touch ready; while [ ! -e done ]; do sleep 0.05; done' &\n"
         "while [ ! -e done ]; do sleep 0.05; done\nwait"
     )
     attempt = script(
         rig, body, time_limit_s=60.0, stop_signal=StopSignal(signal="USR1", before_s=59.3, batch_only=batch_only)
     )
-    rig.backend.start(attempt)
+    rig.supervise(attempt, clock=BeginsWith(tmp_path / "ready"))
     assert rig.news.settled(attempt.run_id).outcome is Outcome.COMPLETED
     assert output(attempt).split() == [who]
 
