@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tenure.backends.local.clock import Clock
+from tenure.backends.local.journal import read_lines
+from tenure.backends.local.layout import JOURNAL
+from tenure.backends.local.requests import ask
 from tenure.domain.attempt import AttemptState
+from tenure.domain.lifecycle import Outcome
 from tenure.sdk.fingerprint import fingerprint
 
 from .local_rig import LocalRig
@@ -49,7 +54,29 @@ def test_an_edit_is_named_for_a_job_that_was_quick(rig: LocalRig, tree: Path) ->
     rig.news.settled(attempt.run_id)
     seen = rig.news.wait(attempt.run_id, lambda seen: "code_changed" in seen.details)
     assert "draft.py" in str(seen.details["code_changed"])
-    assert seen.state is AttemptState.ENDED
+    looked = rig.backend.observe([(attempt.run_id, attempt.run_dir)])[attempt.run_id]
+    assert (looked.state, looked.details["code_changed"]) == (AttemptState.ENDED, seen.details["code_changed"])
+
+
+class TellsAtTheEnd(Clock):
+    """Asked for the time of the end, it lets somebody tell the supervisor of an edit first."""
+
+    def __init__(self, run_dir: str) -> None:
+        self._run_dir = run_dir
+        self._told = False
+
+    def wall(self) -> int:
+        if not self._told and any(line["kind"] == "exited" for line in read_lines(f"{self._run_dir}/{JOURNAL}")):
+            self._told = ask(self._run_dir, {"kind": "code-changed", "changed": "train.py"})
+        return super().wall()
+
+
+def test_an_edit_that_is_told_of_while_the_end_is_written_down_is_not_lost(rig: LocalRig) -> None:
+    attempt = rig.job("true")
+    rig.supervise(attempt, clock=TellsAtTheEnd(attempt.run_dir))
+    rig.news.settled(attempt.run_id)
+    seen = rig.news.wait(attempt.run_id, lambda seen: "code_changed" in seen.details)
+    assert (seen.state, seen.outcome) == (AttemptState.ENDED, Outcome.COMPLETED)
 
 
 def test_what_jobs_write_is_no_edit(rig: LocalRig, tree: Path) -> None:
