@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,11 +25,9 @@ def test_a_cancel_ends_those_who_called_setsid(rig: LocalRig) -> None:
     rig.backend.start(attempt)
     rig.news.running(attempt.run_id)
     eventually(lambda: len(alive(attempt)) == 3)
-    began = time.monotonic()
-    rig.backend.stop(attempt.run_id, attempt.run_dir, CANCEL)
-    ended = rig.news.settled(attempt.run_id)
-    assert time.monotonic() - began < CANCEL.grace_s + 1
-    assert ended.outcome is Outcome.CANCELLED
+    rig.backend.stop(attempt.run_id, attempt.run_dir, replace(CANCEL, grace_s=600.0))
+    ended = rig.news.settled(attempt.run_id)  # they heard it: nobody waits for the grace to be over
+    assert (ended.outcome, ended.signal) == (Outcome.CANCELLED, signal.SIGTERM)
     assert alive(attempt) == []
 
 
@@ -43,7 +41,7 @@ def test_those_who_left_the_session_and_ignore_sigterm_are_killed_after_the_grac
     rig.news.running(attempt.run_id)
     eventually(lambda: len(alive(attempt)) >= 3)
     rig.backend.stop(attempt.run_id, attempt.run_dir, Stop(kind=StopKind.CANCEL, reason="Cancelled", grace_s=0.5))
-    rig.news.settled(attempt.run_id, within_s=2.0)
+    rig.news.settled(attempt.run_id)
     assert alive(attempt) == []
 
 
@@ -106,7 +104,7 @@ def test_a_stopped_process_hears_the_stop(rig: LocalRig) -> None:
     (who,) = alive(attempt)
     os.kill(who.pid, signal.SIGSTOP)
     rig.backend.stop(attempt.run_id, attempt.run_dir, PREEMPT)
-    assert rig.news.settled(attempt.run_id, within_s=3).signal == signal.SIGTERM
+    assert rig.news.settled(attempt.run_id).signal == signal.SIGTERM
 
 
 def test_who_cannot_be_killed_is_named_and_keeps_the_attempt_stopping(rig: LocalRig) -> None:
@@ -146,18 +144,21 @@ def test_five_hundred_short_jobs_leave_no_zombie_and_no_descriptor(rig: LocalRig
             assert rig.news.settled(attempt.run_id, within_s=60).outcome is Outcome.COMPLETED
 
     def descriptors(pid: int) -> int:
-        return len(os.listdir(f"/proc/{pid}/fd"))
+        """None of a process that has just left."""
+        try:
+            return len(os.listdir(f"/proc/{pid}/fd"))
+        except OSError:
+            return 0
 
     server = int(str(rig.backend.probe().details["forkserver_pid"]))
     flow(40)
     ours = descriptors(os.getpid())
     flow(460)
-    assert descriptors(os.getpid()) == ours
+    eventually(lambda: descriptors(os.getpid()) <= ours)
     waiting = MOST_IDLE + 1  # supervisors that wait for another attempt
     eventually(lambda: len(processes.descendants(server)) <= waiting)
-    zombies = [pid for pid in processes.descendants(server) if processes.identity(pid) is None]
-    assert zombies == []
-    assert descriptors(server) <= waiting + 12
+    eventually(lambda: all(processes.identity(pid) is not None for pid in processes.descendants(server)))  # no zombie
+    eventually(lambda: descriptors(server) <= waiting + 12)
     eventually(lambda: all(descriptors(pid) <= 5 for pid in processes.descendants(server)))
 
 

@@ -120,7 +120,8 @@ class BackendContract:
         rig.backend.start(attempt)
         seen = rig.backend.observe([(attempt.run_id, attempt.run_dir)])[attempt.run_id]
         assert seen.state is AttemptState.ENDED
-        assert len([news for news in rig.news.of(attempt.run_id) if news.state is AttemptState.RUNNING]) == 1
+        told = [news for news in rig.news.of(attempt.run_id) if news.state is AttemptState.RUNNING]
+        assert len({news.started_at for news in told}) == 1
 
     def test_what_cannot_be_launched_says_why_and_never_runs(self, rig: Rig) -> None:
         attempt = rig.unstartable()
@@ -193,7 +194,9 @@ class BackendContract:
         for _ in range(2):
             rig.backend.stop(attempt.run_id, attempt.run_dir, _stop(StopKind.CANCEL))
         rig.news.settled(attempt.run_id)
-        assert len([seen for seen in rig.news.of(attempt.run_id) if seen.state in SETTLED]) == 1
+        ends = [(seen.outcome, seen.ended_at) for seen in rig.news.of(attempt.run_id) if seen.state in SETTLED]
+        assert ends
+        assert set(ends) == {(Outcome.CANCELLED, ends[0][1])}, "an end may be told again, and stays what it was"
 
     def test_a_stop_after_the_end_changes_nothing(self, rig: Rig) -> None:
         attempt = rig.attempt()
