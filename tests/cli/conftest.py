@@ -162,6 +162,12 @@ def private(tmp_path: Path) -> Iterator[Home]:
 
 
 @pytest.fixture
+def nowhere(tmp_path: Path) -> Home:
+    """A home that does not exist."""
+    return Home(tmp_path / "nothing runs here")
+
+
+@pytest.fixture
 def running(private: Home) -> Home:
     """A platform of the test's own."""
     answer = private.up()

@@ -168,7 +168,7 @@ def test_a_bad_policy_is_told_with_file_and_field(private: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "said"), [(("--card", "eight"), "--card 'eight'"), (("--port", "high"), "is not a port")]
+    ("flag", "said"), [(("--card", "eight"), "--card 'eight'"), (("--port", "high"), "is no port")]
 )
 def test_a_bad_flag_is_2(private: Home, flag: tuple[str, str], said: str) -> None:
     answer = private.tenure("up", "-d", *flag)

@@ -12,11 +12,6 @@ from tenure.cli.verbs import VERBS
 from .conftest import TENURE, Home
 
 
-@pytest.fixture
-def nowhere(tmp_path: Path) -> Home:
-    return Home(tmp_path / "nothing runs here")
-
-
 def test_help_names_every_verb(nowhere: Home) -> None:
     said = nowhere.ok("--help")
     assert all(f"  {name} " in said for name in VERBS)
@@ -127,8 +122,3 @@ def test_a_directory_that_is_not_there_is_refused(nowhere: Home, tmp_path: Path)
     script = f"cd '{gone}' && rmdir '{gone}' && exec '{TENURE}' submit -- true"
     done = subprocess.run(["sh", "-c", script], env=nowhere.env, capture_output=True, text=True, check=False)
     assert (done.returncode, "has been removed" in done.stderr) == (2, True)
-
-
-def test_a_variable_that_cannot_be_read_is_a_usage_error(nowhere: Home) -> None:
-    answer = nowhere.tenure("ps", env={"TENURE_PORT": "high"})
-    assert (answer.code, "TENURE_ variable" in answer.err) == (2, True)

@@ -209,11 +209,10 @@ def _supervisors(call: Call) -> Iterator[Finding]:
 
 
 def _ledger(call: Call) -> Iterator[Finding]:
-    url = call.settings.ledger_url
-    if not url.startswith("sqlite:///"):
-        yield Finding("ledger", "ok", f"{url.partition(':')[0]}: its server keeps it whole")
+    if call.settings.ledger_file is None:
+        yield Finding("ledger", "ok", f"{call.settings.ledger_shown}: its server keeps it whole")
         return
-    path = url.removeprefix("sqlite:///")
+    path = str(call.settings.ledger_file)
     if not os.path.exists(path):
         yield Finding("ledger", "warn", f"{path} does not exist yet", "`tenure up -d` makes it")
         return

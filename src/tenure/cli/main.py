@@ -83,6 +83,7 @@ def _main(words: list[str]) -> int:
 
 
 def _run(name: str, module: VerbModule, parsed: object, spoken: str) -> int:
+    from tenure.domain.errors import InvalidRequest
     from tenure.settings import load
 
     from .call import Call
@@ -94,8 +95,8 @@ def _run(name: str, module: VerbModule, parsed: object, spoken: str) -> int:
         parsed.switches.add("follow")
     try:
         settings = load()
-    except ValueError as error:
-        return _complain(name, f"the environment has a TENURE_ variable that cannot be read: {error}")
+    except InvalidRequest as error:
+        return _complain(name, str(error))
     try:
         return module.run(Call(name, module.VERB, parsed, settings))
     except Usage as error:

@@ -119,7 +119,7 @@ class Platform:
         found = card_finding.find(cards_flag, settings.cards_file)
         policies.ensure_default(settings.policy_dir, found.cards)
         policy = policies.read(settings.policy_dir)
-        ledger = Ledger.open(settings.ledger_url)
+        ledger = Ledger.open(settings.ledger_file or settings.ledger_url)
         return cls(
             settings=settings,
             ledger=ledger,

@@ -38,11 +38,12 @@ class AtRest:
 @contextmanager
 def at_rest(settings: Settings) -> Iterator[AtRest]:
     """Raises NotFound where there is no ledger yet, InvalidManifest for a policy that would be refused."""
-    if settings.ledger_url.startswith("sqlite") and not (settings.home / "ledger.sqlite3").exists():
-        where = f"there is no ledger in {settings.home}: nothing has run there yet (`tenure up -d` starts the platform)"
+    file = settings.ledger_file
+    if file is not None and not file.exists():
+        where = f"there is no ledger at {file}: nothing has run there yet (`tenure up -d` starts the platform)"
         raise NotFound(where, code="NoLedger")
     found = card_finding.find((), settings.cards_file)
-    ledger = Ledger.open(settings.ledger_url)
+    ledger = Ledger.open(file or settings.ledger_url)
     try:
         yield AtRest(
             ledger=ledger,

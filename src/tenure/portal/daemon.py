@@ -28,7 +28,7 @@ from typing import Any
 
 from tenure.control.heap import give_back
 from tenure.domain.errors import InvalidRequest, TenureError, Unavailable
-from tenure.settings import Settings, load
+from tenure.settings import Settings, address_of, load, port_of
 
 __all__ = ["main"]
 
@@ -189,13 +189,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 def _settings(given: argparse.Namespace) -> Settings:
     settings = load()
     if given.host:
-        settings = replace(settings, host=given.host)
+        settings = replace(settings, host=address_of("--host", given.host))
     if given.port is not None:
-        if not given.port.isdecimal() or int(given.port) > 65535:
-            raise InvalidRequest(
-                f"--port {given.port!r} is not a port; write a number up to 65535, 0 for any that is free"
-            )
-        settings = replace(settings, port=int(given.port))
+        settings = replace(settings, port=port_of("--port", given.port))
     return settings
 
 

@@ -109,7 +109,7 @@ def _root(directory: str | os.PathLike[str] | None, sibling: Path | None) -> Pat
     if directory is not None:
         return Path(directory).absolute()
     home = os.environ.get("TENURE_HOME")
-    return Path(home).absolute() / "runs" if home else sibling or Path("runs").absolute()
+    return Path(home).expanduser().absolute() / "runs" if home else sibling or Path("runs").absolute()
 
 
 def _new_directory(root: Path, name: str) -> Path:

@@ -30,12 +30,7 @@ def status(platform: Platform) -> dict[str, Any]:
         "card_reason": platform.found.reason,
         "counts": counts(platform),
         "backend": {"name": platform.backend.name, "ok": health.ok, "message": health.message, **health.details},
-        "ledger": {"url": _without_password(platform.settings.ledger_url), "last_event": platform.news.cursor},
+        "ledger": {"url": platform.settings.ledger_shown, "last_event": platform.news.cursor},
         "faults": platform.conductor.faults,
         "problems": [problem_json(problem) for problem in platform.policy.problems],
     }
-
-
-def _without_password(url: str) -> str:
-    head, sep, tail = url.rpartition("@")
-    return f"…@{tail}" if sep and ":" in head else url
