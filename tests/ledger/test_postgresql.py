@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +26,22 @@ def test_a_password_is_never_shown(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught:
         Ledger.open(f"postgresql+psycopg://tenure:secret@/x?host={tmp_path}")
     assert "secret" not in str(caught.value)
+
+
+def test_a_driver_that_is_not_installed_is_said() -> None:
+    script = """
+import sys
+sys.modules["psycopg"] = None
+from tenure.domain.errors import Unavailable
+from tenure.ledger import Ledger
+try:
+    Ledger.open("postgresql://h/d")
+except Unavailable as error:
+    print(error.code, error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("MissingDriver ")
+    assert "pip install 'tenure[postgres]'" in done.stdout
 
 
 def test_a_ledger_outlives_its_connections(postgres: str, postgres_url: Callable[[], str]) -> None:

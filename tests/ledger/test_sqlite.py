@@ -114,10 +114,17 @@ def test_a_file_of_something_else_is_said_and_kept(tmp_path: Path) -> None:
     assert path.read_text().startswith("a diary of another kind")
 
 
-@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://", "sqlite:///:memory:", "://"])
-def test_other_databases_are_refused(url: str) -> None:
-    with pytest.raises(InvalidRequest):
+@pytest.mark.parametrize("url", [
+    "mysql://x:secret@h/y", "sqlite://", "sqlite:///:memory:", "://", "nonsense", "", "/var/lib/ledger", "postgresql://x:secret@h:y/d",
+])  # fmt: skip
+def test_other_databases_are_refused_and_no_file_is_made(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidRequest, match="TENURE_LEDGER_URL takes sqlite:") as refused:
         Ledger.open(url)
+    assert "secret" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_killed_writer_leaves_what_it_committed(tmp_path: Path) -> None:
@@ -125,7 +132,7 @@ def test_a_killed_writer_leaves_what_it_committed(tmp_path: Path) -> None:
     script = f"""
 import os
 from tenure.ledger import Ledger, NewJob
-ledger = Ledger.open({str(path)!r})
+ledger = Ledger.open("sqlite:///{path}")
 with ledger.transaction() as tx:
     tx.add_jobs([NewJob(id="1", name="x", spec="{{}}")], 1)
 with ledger.transaction() as tx:
@@ -161,7 +168,7 @@ def test_a_durable_commit_is_on_disk_before_it_returns(tmp_path: Path) -> None:
 import os, sys
 from tenure.ledger import Ledger, NewJob
 real = os.fdatasync
-ledger = Ledger.open({str(path)!r})
+ledger = Ledger.open("sqlite:///{path}")
 flushed = []
 os.fdatasync = lambda fd: (flushed.append(os.readlink(f"/proc/self/fd/{{fd}}")), real(fd))
 for durable in (True, False, True):

@@ -176,7 +176,8 @@ class SqliteDatabase(Database):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # private from its first instant
         except OSError as error:
             raise Unavailable(
-                f"cannot open the ledger {path} for writing: {error.strerror}; give TENURE_HOME a directory that this user can write"
+                f"cannot open the ledger {path} for writing: {error.strerror}; it has to be a file that this user can write, "
+                "where TENURE_LEDGER_URL or else TENURE_HOME says"
             ) from error
 
     def _prepare_writer(self, connection: Any, _record: object) -> None:
@@ -276,20 +277,29 @@ class PostgresDatabase(Database):
         return str(error).strip() if not state and type(error).__name__ == "OperationalError" else None
 
 
+_TAKEN = "TENURE_LEDGER_URL takes sqlite:////PATH/TO/FILE and postgresql://USER@HOST/DATABASE"
+
+
 def open_database(url: str | Path | URL) -> Database:
     """A database by URL (`sqlite:///…`, `postgresql+psycopg://…`) or by the path of an SQLite file.
 
-    Raises InvalidRequest for a URL of another kind, Unavailable where the file cannot be written.
+    Raises InvalidRequest for a URL of another kind, Unavailable where the file cannot be written or the driver is missing.
     """
-    if isinstance(url, Path) or (isinstance(url, str) and "://" not in url):
-        return SqliteDatabase(Path(url).absolute())
+    if isinstance(url, Path):
+        return SqliteDatabase(url.absolute())
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
-        raise InvalidRequest(f"{url!r} is not the URL of a database: {error}") from error
+    except (ArgumentError, ValueError):  # whose text may be a piece of a password
+        raise InvalidRequest("this is not the URL of a database; " + _TAKEN) from None
     kind = parsed.get_backend_name()
     if kind == "sqlite" and parsed.database and parsed.database != ":memory:":
         return SqliteDatabase(Path(parsed.database).absolute())
     if kind == "postgresql":
-        return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"))
-    raise InvalidRequest(f"no ledger can be kept at {url}: give an SQLite file or postgresql+psycopg://…")
+        try:
+            return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"))
+        except ModuleNotFoundError as error:
+            raise Unavailable(
+                f"a ledger on PostgreSQL needs the module {error.name}, which is not installed: pip install 'tenure[postgres]'",
+                code="MissingDriver",
+            ) from error
+    raise InvalidRequest(f"no ledger can be kept at {parsed.render_as_string(hide_password=True)}; {_TAKEN}")
