@@ -18,6 +18,7 @@ import pytest
 
 from tenure.domain.errors import Forbidden, Unavailable
 from tenure.portal.auth import Gate, Sessions
+from tenure.portal.sockets import listen_tcp
 from tenure.portal.tokens import TokenStore
 
 if TYPE_CHECKING:
@@ -250,6 +251,18 @@ def test_a_taken_port_is_a_clear_error(open_door: Opener, tmp_path: Path) -> Non
         port = taken.getsockname()[1]
         with pytest.raises(Unavailable, match=f"cannot listen on 127.0.0.1:{port}"), open_door(tmp_path, env={"TENURE_PORT": str(port)}):  # fmt: skip
             pass
+
+
+@pytest.mark.parametrize("settings", ["TENURE", "TENURE_GATEWAY"])
+def test_where_nobody_can_listen_the_setting_is_named(settings: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(Unavailable, match=f"in use; {settings}_PORT=0 takes"):
+            listen_tcp("127.0.0.1", taken.getsockname()[1], settings=settings)
+    for host in ("192.0.2.1", "no-such-machine.invalid", "x" * 70):  # not of this machine, of none, and no name at all
+        with pytest.raises(Unavailable, match=f"cannot listen on {host}.*; {settings}_HOST takes"):
+            listen_tcp(host, 0, settings=settings)
 
 
 def test_stopping_ends_open_streams_at_once(open_door: Opener, tmp_path: Path) -> None:

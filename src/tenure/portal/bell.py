@@ -38,7 +38,12 @@ class Bell:
         store = TokenStore(settings.tokens_dir)
         check_exposure(settings.gateway_host, store)
         self._tokens = settings.gateway_tokens or not is_loopback(settings.gateway_host)
-        self._socket = listen_tcp(settings.gateway_host, settings.gateway_port, preferred=_last(settings.daemon_dir))
+        self._socket = listen_tcp(
+            settings.gateway_host,
+            settings.gateway_port,
+            preferred=_last(settings.daemon_dir),
+            settings="TENURE_GATEWAY",
+        )
         port = self._socket.getsockname()[1]
         name = settings.gateway_host if settings.gateway_host not in ("0.0.0.0", "::") else "127.0.0.1"
         self.url = f"http://[{name}]:{port}/v1" if ":" in name else f"http://{name}:{port}/v1"

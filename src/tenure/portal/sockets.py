@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import socket
 from pathlib import Path
@@ -38,14 +39,21 @@ def listen_unix(path: Path) -> socket.socket:
     return sock
 
 
-def listen_tcp(host: str, port: int, *, preferred: int | None = None) -> socket.socket:
-    """Bind `host:port`.  With port 0, `preferred` (the last one used) is tried before any free one."""
+def listen_tcp(host: str, port: int, *, preferred: int | None = None, settings: str = "TENURE") -> socket.socket:
+    """Bind `host:port`.  With port 0, `preferred` (the last one used) is tried before any free one.
+
+    `settings` begins the names of the two settings that decide it.  Raises Unavailable, which says which one to mend.
+    """
     for candidate in [preferred, 0] if port == 0 and preferred else [port]:
         try:
             infos = socket.getaddrinfo(host, candidate or 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             family, kind, proto, _, address = infos[0]
-        except OSError as error:
-            raise Unavailable(f"cannot resolve {host}: {error.strerror}", code="AddressUnavailable") from error
+        except (OSError, UnicodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no name of a machine"
+            raise Unavailable(
+                f"cannot listen on {host}: {why}; {settings}_HOST takes a name or an address of this machine, such as 127.0.0.1",
+                code="AddressUnavailable",
+            ) from error
         sock = socket.socket(family, kind, proto)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -56,9 +64,15 @@ def listen_tcp(host: str, port: int, *, preferred: int | None = None) -> socket.
             if candidate == preferred and port == 0:
                 continue
             raise Unavailable(
-                f"cannot listen on {host}:{candidate}: {error.strerror}; TENURE_PORT=0 takes any free port",
+                f"cannot listen on {host}:{candidate}: {error.strerror}; {_remedy(error.errno, settings)}",
                 code="AddressUnavailable",
             ) from error
         sock.setblocking(False)
         return sock
     raise AssertionError("a free port is always tried")
+
+
+def _remedy(number: int | None, settings: str) -> str:
+    if number == errno.EADDRNOTAVAIL:
+        return f"{settings}_HOST takes an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all that it has"
+    return f"{settings}_PORT=0 takes any free port"
