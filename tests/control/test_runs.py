@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,3 +103,33 @@ def test_a_quiet_run_is_failed_and_heals_when_it_speaks_again(house: House, stud
         ),
     )
     assert "RunHealed" in kinds
+
+
+def test_what_is_not_open_any_more_is_not_remembered(house: House, study: list[str]):
+    """Jobs that measured something and that said nothing, a run by hand that was killed, and its folder taken away."""
+    jobs = [house.submit(*study, "--steps", "4", "--rest", "0.3"), house.submit("sleep", "1.2")]
+    env = {**os.environ, "TENURE_HOME": str(house.home)}
+    by_hand = subprocess.Popen([*study, "--steps", "1000", "--rest", "0.05"], env=env, stdout=subprocess.DEVNULL)
+    try:
+        run = house.until(
+            "the run by hand is listed",
+            lambda: next((r["run_id"] for r in views.runs(house.platform)["items"] if r["job_id"] is None), None),
+        )
+        for job in jobs:
+            house.wait(job)
+    finally:
+        by_hand.kill()
+        by_hand.wait()
+    directory = house.home / "runs" / run
+    house.until("the reaper gives it up", lambda: read_record(directory).outcome == "failed")
+    sweeper = house.platform._sweeper
+    house.until("nothing is looked at every second any more", lambda: sweeper.rests)
+    shutil.rmtree(directory)
+    names = [name for name, kept in vars(sweeper).items() if isinstance(kept, dict | set)]
+    assert names, "this looks at the wrong thing"
+
+    def kept() -> list[str]:
+        house.platform.look_soon()
+        return [name for name in names if vars(sweeper)[name]]
+
+    house.until("nothing is left", lambda: not kept())

@@ -65,7 +65,10 @@ def _row(record: Record, run: RunId, run_dir: Path, *, at: Instant, job: JobId |
 
 
 class Sweeper:
-    """Looks at open runs now and then.  Remembers their last sign of life, and when it saw that sign change."""
+    """Looks at open runs now and then.  Remembers their last sign of life, and when it saw that sign change.
+
+    What it remembers of a run goes when that is not open any more.
+    """
 
     def __init__(self, *, ledger: Ledger, runs_dir: Path, clock: Clock) -> None:
         self._ledger, self._runs, self._clock = ledger, runs_dir, clock
@@ -79,15 +82,13 @@ class Sweeper:
 
     @property
     def rests(self) -> bool:
-        """No run that it knows of is open."""
-        return not (self._ended or self._signs or self._strangers - self._closed)
+        """No run that it knows of is open, but those that were given up."""
+        return not (self._ended or self._signs.keys() - self._reaped or self._strangers - self._closed - self._reaped)
 
     def ended(self, run: RunId, job: JobId, project: str) -> None:
         """A job's run has closed: the next look reads the rest of it, once.  Called from the loop's thread."""
         if (self._runs / run / METRICS).exists():
             self._ended.append((run, job, project))
-        else:
-            self._signs.pop(run, None)
 
     def forget_answers(self) -> None:
         """Answers to idempotency keys are kept for a day."""
@@ -98,11 +99,13 @@ class Sweeper:
     def sweep(self, live: dict[RunId, tuple[JobId, str]]) -> int:
         """One look.  `live` are the runs of jobs that have not ended, with their job and project."""
         written = 0
+        ended = set()
         while self._ended:
             run, job, project = self._ended.popleft()
             written += self._read(run, self._runs / run, (job, project))
-            self._forget(run)
-        for run in self._open_runs(live):
+            ended.add(run)
+        there = [run for run in self._open_runs(live) if run not in ended]  # `live` may be older than their end
+        for run in there:
             directory = self._runs / run
             signs = sign_of_life(directory)
             now = self._clock.steady()
@@ -110,9 +113,11 @@ class Sweeper:
             if before is None or before[0] != signs:
                 self._signs[run] = (signs, now)
                 written += self._read(run, directory, live.get(run))
-            elif self._is_quiet(directory, silent_s=(now - before[1]) / 1e6):
+            elif self._is_quiet(run, silent_s=(now - before[1]) / 1e6):
                 self._reap(run, directory, silent_s=(now - before[1]) / 1e6, owner=live.get(run))
                 written += 1
+        for run in {*self._signs, *self._followers, *self._reaped} - {run for run in there if run not in self._closed}:
+            self._forget(run)
         return written
 
     def _open_runs(self, live: dict[RunId, tuple[JobId, str]]) -> list[RunId]:
@@ -123,8 +128,9 @@ class Sweeper:
             return list(live)
         if stamp != self._listed_at:
             with os.scandir(self._runs) as entries:
-                names = [e.name for e in entries if not _of_a_job(e.name) and e.name not in self._closed and e.is_dir()]
-            self._strangers = {RunId(name) for name in names}
+                names = {e.name for e in entries if not _of_a_job(e.name) and (e.name in self._closed or e.is_dir())}
+            self._closed &= names
+            self._strangers = {RunId(name) for name in names - self._closed}
             # A directory made in the same tick of the clock would not show: believe only a stamp that has aged.
             self._listed_at = stamp if self._clock.now() * 1000 - stamp > STAMP_SETTLES_NS else 0
         return [*live, *(run for run in self._strangers if run not in live and run not in self._closed)]
@@ -149,21 +155,19 @@ class Sweeper:
                 tx.event(Event(kind=EventKind.RUN_HEALED, at=at, job_id=job, run_id=run, message=message))
         if row is not None and row.outcome is not None and run not in self._reaped and owner is None:
             self._closed.add(run)
-            self._forget(run)
         return 1 if row is not None else 0
 
     def _forget(self, run: RunId) -> None:
         self._followers.pop(run, None)
         self._signs.pop(run, None)
+        self._reaped.discard(run)
 
-    def _is_quiet(self, directory: Path, *, silent_s: float) -> bool:
-        if silent_s < 1.0:
+    def _is_quiet(self, run: RunId, *, silent_s: float) -> bool:
+        """By what was last read: nothing has been written since."""
+        follower = self._followers.get(run)
+        if follower is None or run in self._reaped or silent_s < 1.0:
             return False
-        try:
-            record = read_record(directory, metrics=False)
-        except OSError:
-            return False
-        return record.outcome is None and quiet(record, silent_s)
+        return quiet(follower.record, silent_s)
 
     def _reap(self, run: RunId, directory: Path, *, silent_s: float, owner: tuple[JobId, str] | None) -> None:
         message = f"no sign of life for {silent_s:.0f} s, longer than the run itself allows"
