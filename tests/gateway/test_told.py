@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import resource
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -221,6 +223,51 @@ def test_a_quiet_file_is_set_aside_by_day_and_a_torn_line_is_closed(tmp_path: Pa
     (part,) = tmp_path.glob("requests.*.jsonl")
     assert part.read_bytes().endswith(b'{"at":1\n')
     assert path.read_bytes() == b'{"at":5}\n'
+    file.close()
+
+
+def test_a_file_that_somebody_removed_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "gateway" / "requests.jsonl"
+    file = Rotated(path, part=100)
+    for size in (10, 200):  # before it would be set aside, and when it is to be
+        file.write([b'{"at":1}' + b" " * size + b"\n"])
+        path.unlink()
+        file.write([b'{"at":2}\n'])
+        assert path.read_bytes() == b'{"at":2}\n'
+    file.close()
+
+
+def test_where_no_file_can_be_made_no_other_is_closed_for_it(tmp_path: Path) -> None:
+    """A descriptor that is closed twice is by the second time somebody else's: a client's connection."""
+    folder = tmp_path / "gateway"
+    file = Rotated(folder / "requests.jsonl", part=10)
+    file.write([b'{"at":1,"model":"a"}\n'])
+    shutil.rmtree(folder)
+    folder.write_text("in the way")
+    others = []
+    for _ in range(3):
+        file.write([b'{"at":2}\n'])
+        others.append(os.open(os.devnull, os.O_RDONLY))
+    for other in others:
+        os.close(other)
+    folder.unlink()
+    file.write([b'{"at":3}\n'])
+    assert (folder / "requests.jsonl").read_bytes() == b'{"at":3}\n'
+    file.close()
+
+
+def test_a_line_that_a_full_disk_has_cut_spoils_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    file = Rotated(path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, limits[1]))  # as a full disk, for this process alone
+    try:
+        file.write([b'{"at":1}\n'])
+        file.write([b'{"at":2}\n'])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    file.write([b'{"at":3}\n'])
+    assert path.read_bytes().splitlines()[-1] == b'{"at":3}'
     file.close()
 
 
