@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["STREAM_HEADERS", "Refused", "error_body", "error_event", "headers_of", "models_body"]
+__all__ = ["STREAM_HEADERS", "Refused", "away", "error_body", "error_event", "headers_of", "models_body"]
 
 STREAM_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]  # fmt: skip
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "invalid_request_error", 429: "rate_limit_error"}
@@ -29,6 +29,10 @@ class Refused(Exception):
         super().__init__(code)
         self.status, self.code, self.message = status, code, message
         self.param, self.retry_after_s, self.again = param, retry_after_s, again
+
+
+def away() -> Refused:
+    return Refused(503, "platform_away", "the platform does not answer; try again", retry_after_s=2)
 
 
 def error_body(status: int, code: str, message: str, *, param: str | None = None) -> bytes:

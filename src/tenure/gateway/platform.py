@@ -24,7 +24,7 @@ __all__ = ["Platform"]
 log = logging.getLogger("tenure.gateway")
 
 POLL_S = 55.0  # the platform's bound is a minute
-AGAIN_S = 0.2  # after a failure
+AGAIN_S, FAULT_S = 0.2, 2.0  # until the next try, where nobody answered, and after a fault of ours
 KNOWN_S, UNKNOWN_S = 0.5, 1.0  # how long the word on a token is believed
 
 
@@ -116,10 +116,14 @@ class Platform:
                 if not again or not self.known.is_set():
                     self._heard(table["models"])
                     self.known.set()
-            except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError) as error:
+            except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 log.debug("the platform does not answer: %s", error)
                 self.version = 0  # it may be another one
                 await asyncio.sleep(AGAIN_S)
+            except Exception:
+                log.exception("the table of models could not be taken in; it is asked for again")
+                self.version = 0
+                await asyncio.sleep(FAULT_S)
 
 
 def _rights(said: Mapping[str, Any]) -> Rights:

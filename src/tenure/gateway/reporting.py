@@ -1,6 +1,7 @@
 """What the platform hears of requests: what is in flight and held, what was asked, and when a model first answered.
 
-The first word is told at once, the next at most five times a second; a sign of life while anything is going on.
+The first word is told at once, the next at most five times a second; a sign of life while anything is going on.  What
+the platform did not take is told again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .request import Request
 __all__ = ["Report"]
 
 REPORT_S, ALIVE_S = 0.2, 5.0
+MOST_HELD = 1000  # lines about held requests that wait to be told; the platform takes no more at once
 
 
 class Report:
@@ -75,5 +77,9 @@ class Report:
                 }
                 for name in names
             }
-            await platform.report({"version": platform.version, "models": models, "held": held})
+            if not await platform.report({"version": platform.version, "models": models, "held": held}):
+                self._active |= active
+                self._held = (held + self._held)[-MOST_HELD:]
+                self._keep = keep | self._keep
+                self._dirty.set()
             await asyncio.sleep(REPORT_S)

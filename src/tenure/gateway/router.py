@@ -10,10 +10,12 @@ import asyncio
 import json
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from .answers import STREAM_HEADERS, Refused, error_body, headers_of
+from .answers import STREAM_HEADERS, Refused, away, error_body, headers_of
 from .journal import Journal
 from .metrics import Metrics
 from .naming import Names
@@ -35,6 +37,8 @@ log = logging.getLogger("tenure.gateway")
 
 PING_AFTER_S, PING_S = 1.0, 5.0
 TICK_S = 0.25
+KNOWN_S = 10.0  # a gateway that has just started waits so long for the first table of models
+FAULT_S = 1.0  # after a fault of ours, until it goes on
 _OPEN = frozenset({"/health", "/healthz", "/favicon.ico", "/metrics"})
 
 
@@ -61,9 +65,8 @@ class Gateway:
         self.callers = Callers(platform.who, token_needed=self.token_needed, names=self.names, uses=self.uses)
         self._passing = Passing(upstream, self._report.first_byte, silence_s=self._silence_s)
         loop = asyncio.get_running_loop()
-        self._keep(loop.create_task(self._ticking()))
-        self._keep(loop.create_task(self._report.run(platform, self.names)))
-        self._keep(loop.create_task(self.uses.run()))
+        for work in (self._ticking, partial(self._report.run, platform, self.names), self.uses.run):
+            self._keep(loop.create_task(_for_ever(work)))
         self.journal.tidy()
 
     async def closed(self) -> None:
@@ -118,7 +121,10 @@ class Gateway:
             await self._own(request)
             return
         if not self.platform.known.is_set():
-            await asyncio.wait_for(self.platform.known.wait(), 10)
+            try:
+                await asyncio.wait_for(self.platform.known.wait(), KNOWN_S)
+            except TimeoutError:
+                raise away() from None
         if request.path == "/v1/models" or request.path.startswith("/v1/models/"):
             await self._models(request)
             return
@@ -284,3 +290,13 @@ class Gateway:
                 await self._restless.wait()
             await asyncio.sleep(TICK_S)
             self._do(self.desk.tick(time.monotonic()))
+
+
+async def _for_ever(work: Callable[[], Awaitable[None]]) -> None:
+    """A fault of one turn does not end the turning: those who are held would never hear of it."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("a part of the gateway failed; it goes on")
+            await asyncio.sleep(FAULT_S)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from .allowance import Denied, Rights, allows, opens
-from .answers import Refused
+from .answers import Refused, away
 from .naming import Names
 from .request import Request
 from .uses import Uses
@@ -65,7 +65,7 @@ class Callers:
         except AWAY:
             if not self._token_needed:
                 return
-            raise Refused(503, "platform_away", "the platform does not answer; try again", retry_after_s=2) from None
+            raise away() from None
         if rights is None:
             if self._token_needed:
                 raise Refused(401, "invalid_api_key", "this token is not one of this platform's; it may have been revoked")  # fmt: skip
