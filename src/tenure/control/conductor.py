@@ -258,6 +258,7 @@ class Conductor:
         avoided = live.avoid
         shut = self.gates.check(live, now=now) or window_gate.check(self, live)
         if shut is None:
+            self.driver.let_in(live)
             if live.in_engine and live.avoid != avoided:
                 self.engine.update(live.workload(self.cards))
             if not live.in_engine:

@@ -95,6 +95,10 @@ class Driver:
     def pending(self, live: Live, reason: PendingReason | EvictionReason, message: str) -> None:
         self._pending[live.id] = (live, str(reason), message)
 
+    def let_in(self, live: Live) -> None:
+        """It is the engine's to say why it waits: what was to be written before that is old."""
+        self._pending.pop(live.id, None)
+
     def give_up(self, live: Live, *, reason: PendingReason | EvictionReason, message: str) -> None:
         self._given_up.append((live, str(reason), message))
 
