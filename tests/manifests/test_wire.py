@@ -81,6 +81,7 @@ SPECS = st.builds(
     stop_signal=some(st.builds(StopSignal, signal=TEXT, before_s=SECONDS, batch_only=st.booleans())),
     requeue=st.booleans(),
     window=st.booleans(),
+    including_resident=st.booleans(),
     logs=st.builds(LogSpec, output=some(TEXT), error=some(TEXT), append=st.booleans()),
     sbatch=st.booleans(),
     labels=MAPS,

@@ -131,5 +131,5 @@ def _own(conductor: Conductor, live: Live) -> tuple[Closed | None, frozenset[Car
     if own is None:
         message = "no card can be claimed for it now"
     else:
-        message = f"its window {own.id} {conductor.windows.standing(conductor, own)}"
+        message = f"its window {own.id} {conductor.windows.standing(conductor, own, brief=True)}"
     return Closed(reason=PendingReason.WAITING_FOR_WINDOW, message=message), frozenset()

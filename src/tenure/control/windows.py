@@ -1,22 +1,21 @@
 """Windows: who has claimed a whole card, who is next, and the clearing of a card for its turn.
 
 Of the windows of one card at most one is active.  The others wait in the order in which they were due; one that would
-run into an earlier claim's fixed time lets that one go first.  What a window keeps away, and what it leaves in peace, is
-`Rule`; what may not start is the gate's to say.  Everything here happens on the loop's thread or under its lock, before
+run into an earlier claim's fixed time lets that one go first, and so does one whose job could not start in it.  What a
+window keeps away, and what it leaves in peace, is `Rule`; what may not start is the gate's to say.  Everything here happens on the loop's thread or under its lock, before
 the engine decides, so that nothing is admitted into a window between two looks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tenure.domain.errors import Conflict, InvalidRequest
 from tenure.domain.ids import CardId, Instant, JobId, WorkloadKey
-from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
+from tenure.domain.lifecycle import JobState
 from tenure.domain.plan import Evict
-from tenure.domain.reasons import EvictionReason
+from tenure.domain.reasons import EvictionReason, PendingReason
 from tenure.domain.window import WindowEnd, WindowState
 from tenure.domain.workload import Card
 from tenure.ledger import Ledger, WindowRow
@@ -25,7 +24,8 @@ from . import admitting
 from .clock import Clock, span, wire
 from .live import Live
 from .window_book import WindowBook
-from .window_rule import DEFAULT_US, Rule, fits, uses_card
+from .window_jobs import Idle, Obstacle, Obstacles, on_card
+from .window_rule import DEFAULT_US, Rule, uses_card
 
 if TYPE_CHECKING:
     from .conductor import Conductor
@@ -40,6 +40,8 @@ class Windows(WindowBook):
         super().__init__(ledger, clock)
         self._wanted: dict[JobId, None] = {}  # jobs that need a window of their own
         self._taking: dict[CardId, str] = {}
+        self._kept: dict[str, Obstacle] = {}  # what keeps the job of a waiting window from starting in it, as last seen
+        self._idle = Idle()
         self._told = 0  # `changes` when those who wait were last told
 
     # ------------------------------------------------------------------ asking
@@ -55,15 +57,25 @@ class Windows(WindowBook):
             return f"card {row.card} is claimed: {whose} lasts until {wire(self.ends_at(row))}"
         return f"card {row.card} is being cleared for {whose}, which lasts {span(row.length_us)} from then on"
 
-    def standing(self, conductor: Conductor, row: WindowRow) -> str:
-        """Where a window is and what it waits for."""
+    def obstacle(self, row: WindowRow) -> Obstacle | None:
+        """What keeps the job of a waiting window from starting in it, as last seen."""
+        return self._kept.get(row.id)
+
+    def next_due(self) -> Instant | None:
+        due = super().next_due()
+        return min([*self._idle.next_due(), *([due] if due is not None else [])], default=None)
+
+    def standing(self, conductor: Conductor, row: WindowRow, *, brief: bool = False) -> str:
+        """Where a window is and what it waits for; `brief`: in words that stay as long as the reason does."""
         if row.state is WindowState.ACTIVE:
             return f"holds card {row.card} until {wire(self.ends_at(row))}"
         if row.state is WindowState.SCHEDULED:
             return f"begins at {wire(row.begin_at)} on card {row.card}"
-        if stays := self._leave_no_room(conductor, row):
-            named = ", ".join(f"job {live.id} ({live.spec.name})" for live in stays[:3])
-            return f"waits for room on card {row.card} beside {named}, which a window does not ask to leave"
+        if self._is_out(conductor, row.card):
+            return f"waits until card {row.card} is in the pool again"
+        if (kept := self._kept.get(row.id)) is not None:
+            why = kept.reason if brief and not kept.stays else kept.message
+            return f"does not take card {row.card} before job {row.job_id} could start in it: {why}"
         if self._taking.get(row.card) == row.id:
             there = self._occupants(conductor, row)
             named = ", ".join(f"job {live.id} ({live.spec.name})" for live in there[:3])
@@ -115,7 +127,7 @@ class Windows(WindowBook):
                 message = f"card {card} is not free: window {row.id} of {row.owner} {self.standing(conductor, row)}"
                 raise Conflict(f"{message}; --wait takes a place in line", code="WindowTaken")
         rule = Rule(conductor.engine.policy)
-        for live in _on_card(conductor, card):
+        for live in on_card(conductor, card):
             if rule.spared(live) and live.spec.owner != owner:
                 message = f"card {card} is not free: job {live.id} of {live.spec.owner} ({live.spec.name}) is not asked to leave for a window"
                 raise Conflict(f"{message}; --wait waits for its end", code="WindowTaken")
@@ -125,7 +137,7 @@ class Windows(WindowBook):
         rule = Rule(conductor.engine.policy)
 
         def cost(card: Card) -> tuple[int, int, int, int]:
-            there = [live for live in _on_card(conductor, card.id) if live.spec.owner != owner]
+            there = [live for live in on_card(conductor, card.id) if live.spec.owner != owner]
             return (len(self.of_card(card.id)), sum(rule.spared(live) for live in there), len(there), card.index)
 
         return min(cards, key=cost).id if cards else None
@@ -142,23 +154,32 @@ class Windows(WindowBook):
 
     # ------------------------------------------------------------------ the loop
 
+    def end(self, row: WindowRow, why: WindowEnd, message: str) -> WindowRow:
+        self._kept.pop(row.id, None)
+        self._idle.forget(row)
+        return super().end(row, why, message)
+
     def load(self) -> None:
         super().load()
         self._taking.clear()
         self._wanted.clear()
+        self._kept.clear()
+        self._idle.clear()
 
     def look(self, conductor: Conductor) -> None:
         """End what is over, open what is due, clear its card, and tell those who wait."""
+        self._idle.look(self._clock.steady())
         if not self._rows and not self._wanted and self._told == self.changes:
             return
-        taking = dict(self._taking)
-        self._claim_wanted(conductor)
+        taking, obstacles = dict(self._taking), Obstacles(conductor)
+        self._claim_wanted(conductor, obstacles)
         for row in self.rows:
             ended = self._over(conductor, row)
             if ended is not None:
                 self.end(row, *ended)
         for card in sorted({*self._taking, *(row.card for row in self._rows.values())}):
-            self._turn(conductor, card)
+            self._turn(conductor, card, obstacles)
+        self._move(conductor, obstacles)
         if self._told != self.changes or taking != self._taking or self._is_announced():
             self._told = self.changes
             for live in sorted(conductor.live.values(), key=lambda live: (live.submitted_at, live.array_index or 0)):
@@ -169,18 +190,25 @@ class Windows(WindowBook):
         """A window that has yet to come shuts out one job after another as its time draws near."""
         return any(row.state is WindowState.SCHEDULED for row in self._rows.values())
 
-    def _claim_wanted(self, conductor: Conductor) -> None:
+    def _claim_wanted(self, conductor: Conductor, obstacles: Obstacles) -> None:
         wanted, self._wanted = list(self._wanted), {}
         for job in wanted:
             live = conductor.live.get(job)
             if live is None or live.state is not JobState.QUEUED or live.held or self.of_job(job) is not None:
                 continue
-            fit = [card for card in conductor.cards if not card.cordoned and fits(live.spec, card)]
-            roomy = [card for card in fit if _has_room(card, live, _stay(conductor, card, live))]
-            card = self._choose(conductor, live.spec.owner, roomy or fit)
+            card = self._choose(conductor, live.spec.owner, obstacles.best(live))
             if card is not None:
-                length = int(live.spec.time_limit_s * 1e6) if live.spec.time_limit_s else DEFAULT_US
-                self.write_claim(owner=live.spec.owner, length_us=length, card=card, job_id=job)
+                self._claim_for(live, card)
+
+    def _claim_for(self, live: Live, card: CardId) -> None:
+        length = int(live.spec.time_limit_s * 1e6) if live.spec.time_limit_s else DEFAULT_US
+        self.write_claim(
+            owner=live.spec.owner,
+            length_us=length,
+            card=card,
+            including_resident=live.spec.including_resident,
+            job_id=live.id,
+        )
 
     def _over(self, conductor: Conductor, row: WindowRow) -> tuple[WindowEnd, str] | None:
         now = self._clock.steady()
@@ -192,13 +220,16 @@ class Windows(WindowBook):
                 return WindowEnd.JOB_ENDED, f"job {row.job_id}, for which it was claimed, has ended"
             if live.state is JobState.QUEUED and live.held:
                 return WindowEnd.JOB_ENDED, f"job {row.job_id}, for which it was claimed, is held"
+            if self._idle.is_over(conductor, row, live):
+                message = live.message or str(live.reason)
+                return WindowEnd.JOB_WAITS, f"job {live.id}, for which it was claimed, did not start: {message}"
         if now >= self._leases.get(row.id, Instant(now + 1)):
             return WindowEnd.OWNER_GONE, f"{row.owner} has not been heard of for {span(row.lease_us or 0)}"
         if all(card.id != row.card for card in conductor.cards):
             return WindowEnd.CARD_GONE, f"there is no card {row.card} any more"
         return None
 
-    def _turn(self, conductor: Conductor, card: CardId) -> None:
+    def _turn(self, conductor: Conductor, card: CardId, obstacles: Obstacles) -> None:
         """Whose card it is now."""
         now = self._clock.steady()
         for row in self.of_card(card):
@@ -206,10 +237,14 @@ class Windows(WindowBook):
                 self.come(row)
         line = self.of_card(card)
         head = next((row for row in line if row.state is WindowState.ACTIVE), None)
-        if head is None:
-            head = next(
-                (row for row in line if row.state is WindowState.WAITING and self.may_take(conductor, row)), None
-            )
+        for row in line:
+            self._kept.pop(row.id, None)
+            if head is not None or row.state is not WindowState.WAITING:
+                continue
+            if self.may_take(conductor, row, obstacles):
+                head = row
+            elif (kept := self._keeps(conductor, row, obstacles)) is not None:
+                self._kept[row.id] = kept
         self._taking.pop(card, None)
         if head is None:
             return
@@ -224,18 +259,44 @@ class Windows(WindowBook):
             self._taking.pop(card)
             self.opened(head)
 
-    def may_take(self, conductor: Conductor, row: WindowRow) -> bool:
-        """A waiting window may have its card, as far as other windows and the residents there go."""
-        return not self._must_yield(row) and not self._leave_no_room(conductor, row)
+    def may_take(self, conductor: Conductor, row: WindowRow, obstacles: Obstacles | None = None) -> bool:
+        """A waiting window may have its card, as far as the pool, other windows and its own job go."""
+        if self._must_yield(row) or self._is_out(conductor, row.card):
+            return False
+        return self._keeps(conductor, row, obstacles or Obstacles(conductor)) is None
 
-    def _leave_no_room(self, conductor: Conductor, row: WindowRow) -> list[Live]:
-        """The residents that keep the job of a waiting window off its card.  Were it claimed now, it would stand idle."""
+    def _keeps(self, conductor: Conductor, row: WindowRow, obstacles: Obstacles) -> Obstacle | None:
         live = conductor.live.get(row.job_id) if row.job_id is not None else None
         card = next((card for card in conductor.cards if card.id == row.card), None)
-        if live is None or card is None or row.state is not WindowState.WAITING:
-            return []
-        stays = _stay(conductor, card, live)
-        return [] if _has_room(card, live, stays) else stays
+        if live is None or card is None or live.state is not JobState.QUEUED:
+            return None
+        if (until := self._idle.rests(live.id)) is not None:
+            message = f"it did not start in its last window; the next is opened a minute later, at {self._stamp(until)}"
+            return Obstacle(reason=PendingReason.PENDING, message=message)
+        return obstacles.of(live, card)
+
+    def _stamp(self, at: Instant) -> str | None:
+        """A steady time as people are told it."""
+        return wire(at - self._clock.steady() + self._clock.now())
+
+    def _is_out(self, conductor: Conductor, id: CardId) -> bool:
+        return any(card.id == id and card.cordoned for card in conductor.cards)
+
+    def _move(self, conductor: Conductor, obstacles: Obstacles) -> None:
+        """A job whose window cannot use its card claims one that it can use."""
+        for row in self.rows:
+            live = conductor.live.get(row.job_id) if row.job_id is not None else None
+            if live is None or live.state is not JobState.QUEUED or live.held or row.state is not WindowState.WAITING:
+                continue
+            if row.id not in self._kept and not self._is_out(conductor, row.card):
+                continue
+            other = obstacles.better(live, than=row.card)
+            if other is not None and self._idle.rests(live.id) is None:
+                self.end(
+                    row, WindowEnd.JOB_WAITS, f"job {live.id}, for which it was claimed, could start on card {other.id}"
+                )
+                self._claim_for(live, other.id)
+                conductor.wake()
 
     def _must_yield(self, row: WindowRow) -> bool:
         """It would last into a window that was fixed for a time before it was claimed."""
@@ -247,7 +308,7 @@ class Windows(WindowBook):
 
     def _occupants(self, conductor: Conductor, row: WindowRow) -> list[Live]:
         rule = Rule(conductor.engine.policy)
-        return [live for live in _on_card(conductor, row.card) if not rule.untouched(live, row)]
+        return [live for live in on_card(conductor, row.card) if not rule.untouched(live, row)]
 
     def _clear(self, conductor: Conductor, live: Live, row: WindowRow) -> None:
         if live.state not in (JobState.ADMITTED, JobState.RUNNING):
@@ -255,30 +316,3 @@ class Windows(WindowBook):
         message = f"window {row.id} of {row.owner} claims card {row.card} for {span(row.length_us)}"
         evict = Evict(key=WorkloadKey(live.id), reason=EvictionReason.WINDOW_CLAIMED, message=message)
         admitting.evict(conductor, evict)
-
-
-def _on_card(conductor: Conductor, card: CardId) -> Iterator[Live]:
-    for live in conductor.live.values():
-        if live.state in HOLDS_QUOTA and live.admission is not None and _is_on(live, card):
-            yield live
-
-
-def _stay(conductor: Conductor, card: Card, job: Live) -> list[Live]:
-    """The residents on a card that a window leaves there, and that its job cannot preempt."""
-    rule = Rule(conductor.engine.policy)
-    there = _on_card(conductor, card.id)
-    return [live for live in there if live is not job and rule.resident(live) and live.priority >= job.priority]
-
-
-def _has_room(card: Card, job: Live, stays: Sequence[Live]) -> bool:
-    """All processes of a job fit on a card beside those who stay there."""
-    places = [p for live in stays if live.admission for p in live.admission.placements if p.card == card.id]
-    if job.spec.whole and places:
-        return False
-    shares = card.shares - sum(place.shares for place in places)
-    return fits(job.spec, replace(card, shares=shares, memory=card.memory - sum(place.memory for place in places)))
-
-
-def _is_on(live: Live, card: CardId) -> bool:
-    assert live.admission is not None
-    return any(place.card == card for place in live.admission.placements)

@@ -117,6 +117,7 @@ class JobSpec:
     logs: LogSpec = LogSpec()
     sbatch: bool = False  # sets SLURM_* and puts `srun` on the PATH
     window: bool = False  # it runs inside a window of its own: the whole card is claimed while it runs
+    including_resident: bool = False  # residents have to leave that card, too
     labels: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()  # what was read and has no effect here, named
     fingerprint: Mapping[str, object] = field(default_factory=dict)  # of the working tree, at submit

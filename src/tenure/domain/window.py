@@ -31,5 +31,6 @@ class WindowEnd(StrEnum):
     LAPSED = "Lapsed"  # its time was over
     RELEASED = "Released"  # its owner or an operator let go of it
     JOB_ENDED = "JobEnded"  # it was claimed for a job, and the job is over
+    JOB_WAITS = "JobWaits"  # it was claimed for a job, and the job could not start in it
     OWNER_GONE = "OwnerGone"  # whoever claimed it was to say now and then that they are there, and did not
     CARD_GONE = "CardGone"  # the machine has no such card any more

@@ -23,6 +23,7 @@ from .. import window_gate
 from ..clock import wire
 from ..histories import MAX_NAMES, histories
 from ..live import Live
+from ..window_jobs import on_card
 from ..window_rule import Rule
 
 if TYPE_CHECKING:
@@ -79,14 +80,16 @@ _Copied = tuple[Policy, Sequence[Card], EngineOptions, tuple[Reservation, ...], 
 def _line_behind(platform: Platform, live: Live, first: Instant) -> _Copied | None:
     """Who holds quota and who waits, with those whom windows keep out in line from the end of these; None: too many.
 
-    One with a window of its own has nobody before it then but those whom that window leaves alone or waits for.
+    One with a window of its own has nobody before it then but those whom that window leaves alone or waits for, and
+    whoever is not on its card.
     """
     conductor, engine = platform.conductor, platform.engine
     own = conductor.windows.of_job(live.id) if live.spec.window else None
     if own is not None:
         rule = Rule(engine.policy)
-        stay = {WorkloadKey(x.id) for x in conductor.live.values() if rule.untouched(x, own) or rule.spared(x)}
-        holders = tuple(held for held in engine.reservations() if held.workload.key in stay)
+        there = on_card(conductor, own.card)
+        leave = {WorkloadKey(x.id) for x in there if not (rule.untouched(x, own) or rule.spared(x))}
+        holders = tuple(held for held in engine.reservations() if held.workload.key not in leave)
         return engine.policy, engine.cards, engine.options, holders, [(live.workload(conductor.cards), first)]
     waiting = [other for other in conductor.live.values() if other.state is JobState.QUEUED]
     behind = [other for other in waiting if other.reason == PendingReason.WAITING_FOR_WINDOW and not other.in_engine]

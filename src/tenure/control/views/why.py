@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.domain.errors import InvalidRequest
 from tenure.domain.events import EventKind
+from tenure.domain.explanation import Blocker
 from tenure.domain.ids import JobId, WorkloadKey
 from tenure.domain.lifecycle import JobState
 from tenure.domain.reasons import PendingReason
@@ -76,30 +77,16 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
                 answer["message"] = shut.message if shut is not None else row.message
                 now_held = {"message": answer["message"], "held_by": holders_of_window(platform, row)}
                 answer["blockers"] = [_gate(row) | now_held]
+                own = platform.conductor.windows.of_job(live.id)
+                kept = platform.conductor.windows.obstacle(own) if own is not None else None
+                if kept is not None:
+                    answer["message"] += f": {kept.message}" if kept.message not in answer["message"] else ""
+                    answer["blockers"] += [_blocker(platform, blocker) for blocker in kept.blockers]
             return
         explanation = platform.engine.explain(WorkloadKey(row.id), now)
         answer["position"] = platform.engine.position(WorkloadKey(row.id))
         answer["reason"], answer["message"] = str(explanation.reason), explanation.message
-        answer["blockers"] = [
-            {
-                "kind": blocker.kind,
-                "resource": blocker.resource,
-                "flavor": blocker.flavor,
-                "asked": blocker.asked,
-                "free": blocker.free,
-                "message": blocker.message,
-                "held_by": [
-                    {
-                        **_who(platform.conductor.live.get(JobId(holder.key)), str(holder.key)),
-                        "amount": holder.amount,
-                        "preemptible": holder.preemptible,
-                        "because": holder.because,
-                    }
-                    for holder in blocker.held_by
-                ],
-            }
-            for blocker in explanation.blockers
-        ]
+        answer["blockers"] = [_blocker(platform, blocker) for blocker in explanation.blockers]
         mine = model_of(live)
         if mine is not None:
             keys = (holder.key for blocker in explanation.blockers for holder in blocker.held_by)
@@ -108,6 +95,26 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
         if live.avoid:
             answer["blockers"] += [_claimed(holder) for holder in holders_of_window(platform, row)]
         answer["counterfactuals"] = [{"change": c.change, "effect": c.effect} for c in explanation.counterfactuals]
+
+
+def _blocker(platform: Platform, blocker: Blocker) -> dict[str, Any]:
+    return {
+        "kind": blocker.kind,
+        "resource": blocker.resource,
+        "flavor": blocker.flavor,
+        "asked": blocker.asked,
+        "free": blocker.free,
+        "message": blocker.message,
+        "held_by": [
+            {
+                **_who(platform.conductor.live.get(JobId(holder.key)), str(holder.key)),
+                "amount": holder.amount,
+                "preemptible": holder.preemptible,
+                "because": holder.because,
+            }
+            for holder in blocker.held_by
+        ],
+    }
 
 
 def _unready(name: str, state: str, message: str) -> dict[str, Any]:

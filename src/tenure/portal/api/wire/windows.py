@@ -19,7 +19,7 @@ class Window(Loose):
     card: str
     owner: str
     state: Literal["scheduled", "waiting", "active", "ended"]
-    reason: str = Field(description="Why it ended: Lapsed, Released, JobEnded, OwnerGone, CardGone.")
+    reason: str = Field(description="Why it ended: Lapsed, Released, JobEnded, JobWaits, OwnerGone, CardGone.")
     message: str = Field(description="What it waits for, what it holds, or how it ended.")
     job_id: str | None = Field(description="The job that it was claimed for.")
     length_s: float = Field(description="How long it lasts from its opening.")

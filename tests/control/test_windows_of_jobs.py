@@ -1,0 +1,215 @@
+"""Windows that are claimed for jobs: no card is cleared, and none is kept, for a job that cannot start in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenure.control import verbs, views, window_jobs
+from tenure.domain.errors import InvalidRequest
+
+from .conftest import ME, House
+from .test_windows import ANN, BOB, check_windows, gpu, state, two, until_state
+
+__all__ = ["two"]  # the fixture
+
+
+def window_of(house: House, job: str) -> dict[str, Any]:
+    found: dict[str, Any] = house.until(
+        f"a window of job {job}", lambda: next((w for w in views.windows(house.platform) if w["job_id"] == job), None)
+    )
+    return found
+
+
+def card_of(house: House, job: str) -> str:
+    admission = house.platform.conductor.live[job].admission  # type: ignore[index]
+    assert admission is not None
+    return str(admission.placements[0].card)
+
+
+def stop_queue(house: House, stop: str) -> None:
+    """A person edits the policy: `stopPolicy` of ClusterQueue general."""
+    path = house.platform.settings.policy_dir / "20-cluster-queues.yaml"
+    text = "\n".join(line for line in path.read_text().splitlines() if "stopPolicy" not in line)
+    head, tail = text.split("  name: general\nspec:\n", 1)
+    path.write_text(f"{head}  name: general\nspec:\n  stopPolicy: {stop}\n{tail}\n")
+    verbs.reload_policy(house.platform, caller=ME)
+
+
+def kept_out(house: House, job: str, says: str) -> dict[str, Any]:
+    """The job waits for its window, the window for the job; the window and the job's `why` say what is in the way."""
+    window = window_of(house, job)
+
+    def told() -> str | None:
+        message = str(views.window(house.platform, window["id"])["message"])
+        return message if says in message else None
+
+    message = house.until(f"{window['id']} says {says!r}", told)
+    assert message.startswith(f"does not take card {window['card']} before job {job} could start in it: ")
+    assert state(house, window["id"]) == "waiting"
+    house.wait_reason(job, "WaitingForWindow")
+    why = views.why(house.platform, job)
+    assert f"its window {window['id']}" in why["message"]
+    assert says in why["message"]
+    return why
+
+
+def test_a_stopped_queue_keeps_the_card_from_nobody(house: House) -> None:
+    model = gpu(house, BOB, "on-demand")
+    house.wait(model, "running")
+    stop_queue(house, "Hold")
+    job = gpu(house, ANN, window=True, argv=["true"])
+    why = kept_out(house, job, "ClusterQueue general is stopped")
+    assert "queue" in [blocker["kind"] for blocker in why["blockers"]]
+    house.wait(gpu(house, BOB, queue="large-model", argv=["true"]))
+    assert house.show(model)["state"] == "running"
+    stop_queue(house, "None")
+    assert house.wait(job)["outcome"] == "completed"
+    assert house.show(model)["attempts"][0]["evicted"]["reason"] == "WindowClaimed"
+    house.wait(model, "running")
+    check_windows(house)
+
+
+def test_quota_that_is_used_on_another_card_is_waited_for_while_this_one_is_everybodys(two: House) -> None:
+    hog = gpu(two, BOB, "always-on", queue="large-model")  # that queue may borrow one share
+    two.wait(hog, "running")
+    models = [gpu(two, BOB, "on-demand", shares=7) for _ in range(2)]
+    for model in models:
+        two.wait(model, "running")
+    job = gpu(two, ANN, "training", window=True, argv=["true"], queue="large-model")
+    why = kept_out(two, job, "insufficient")
+    assert hog in {holder["id"] for blocker in why["blockers"] for holder in blocker["held_by"]}
+    assert [two.show(model)["state"] for model in models] == ["running", "running"]
+    two.wait(gpu(two, BOB, argv=["true"]))
+    two.cancel(hog, grace_s=0.2)
+    assert two.wait(job)["outcome"] == "completed"
+    check_windows(two)
+
+
+@pytest.mark.parametrize("field", [{"hold": True}, {"begin": "now+1hour"}, {"after": "first"}], ids=str)
+def test_nothing_is_claimed_for_a_job_that_may_not_start_yet(house: House, field: dict[str, Any]) -> None:
+    first = gpu(house, BOB, "on-demand")
+    house.wait(first, "running")
+    job = gpu(house, ANN, window=True, **(field if "after" not in field else {"after": [f"afterany:{first}"]}))
+    reasons = {"hold": "Suspended", "begin": "WaitingForBeginTime", "after": "WaitingForDependency"}
+    house.wait_reason(job, reasons[next(iter(field))])
+    house.wait(gpu(house, BOB, argv=["true"]))
+    assert views.windows(house.platform) == []
+    check_windows(house)
+
+
+def test_a_held_job_gives_its_window_back(house: House) -> None:
+    training = gpu(house, BOB, "training")
+    house.wait(training, "running")
+    job = gpu(house, ANN, window=True, argv=["true"])
+    window = window_of(house, job)
+    house.wait_reason(job, "WaitingForWindow")
+    verbs.hold(house.platform, job, caller=ANN)
+    assert until_state(house, window["id"], "ended")["reason"] == "JobEnded"
+    verbs.release(house.platform, job, caller=ANN)
+    assert window_of(house, job)["id"] != window["id"]
+    check_windows(house)
+
+
+def test_an_open_window_that_its_job_does_not_use_is_given_back(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program fails at once, and is tried again after a second, two, four, eight."""
+    monkeypatch.setattr(window_jobs, "PATIENCE_US", 1_500_000)
+    model = gpu(house, BOB, "on-demand")
+    house.wait(model, "running")
+    job = gpu(house, ANN, window=True, argv=["false"], backoff_limit=9)
+    window = window_of(house, job)["id"]
+    ended = until_state(house, window, "ended")
+    assert ended["reason"] == "JobWaits"
+    assert f"job {job}, for which it was claimed, did not start" in ended["message"]
+    assert len(house.show(job)["attempts"]) == 2, "a second is not too long to wait, and two are"
+    house.wait(model, "running")
+    house.until("it has another window for its next attempt", lambda: len(house.show(job)["attempts"]) == 3)
+    assert window_of(house, job)["id"] != window
+    check_windows(house)
+
+
+def test_a_job_that_lets_a_window_go_to_waste_does_not_get_the_next_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the engine said would start, and did not: here because the queue is stopped while the card is cleared."""
+    monkeypatch.setattr(window_jobs, "PATIENCE_US", 300_000)
+    monkeypatch.setattr(window_jobs, "REST_US", 2_000_000)
+    monkeypatch.setattr(house.platform.conductor.engine, "obstacle", lambda *_, **__: None)
+    stop_queue(house, "Hold")
+    job = gpu(house, ANN, window=True, argv=["true"])
+    window = window_of(house, job)["id"]
+    ended = until_state(house, window, "ended")
+    assert ended["reason"] == "JobWaits"
+    assert "is stopped" in ended["message"]
+    kept_out(house, job, "it did not start in its last window; the next is opened a minute later, at 20")
+    house.wait(gpu(house, BOB, queue="large-model", argv=["true"]))
+    stop_queue(house, "None")
+    assert house.wait(job)["outcome"] == "completed"
+    check_windows(house)
+
+
+def test_a_job_claims_a_card_that_it_can_use_when_its_own_will_not_do(two: House) -> None:
+    first, second = (gpu(two, BOB, "always-on", shares=8) for _ in range(2))
+    for job in (first, second):
+        two.wait(job, "running")
+    job = gpu(two, ANN, window=True, argv=["true"])
+    mine = window_of(two, job)
+    kept_out(two, job, "no room on card")
+    gone = next(one for one in (first, second) if card_of(two, one) != mine["card"])
+    card = card_of(two, gone)
+    two.cancel(gone, grace_s=0.2)
+    assert two.wait(job)["outcome"] == "completed"
+    moved = views.window(two.platform, mine["id"])
+    assert (moved["state"], moved["reason"]) == ("ended", "JobWaits")
+    assert f"could start on card {card}" in moved["message"]
+    check_windows(two)
+
+
+def test_a_window_waits_for_its_card_to_be_in_the_pool(two: House) -> None:
+    training = gpu(two, BOB, "training", shares=8)
+    two.wait(training, "running")
+    card = card_of(two, training)
+    window = str(verbs.claim_window(two.platform, caller=ANN, card=card, wait=True)["id"])
+    verbs.drain(two.platform, card, caller=ME)
+    two.cancel(training, grace_s=0.2)
+    two.until("it says so", lambda: "in the pool again" in str(views.window(two.platform, window)["message"]))
+    assert state(two, window) == "waiting"
+    verbs.undrain(two.platform, card, caller=ME)
+    until_state(two, window, "active")
+    check_windows(two)
+
+
+def test_a_job_whose_card_is_taken_out_of_the_pool_claims_another(two: House) -> None:
+    training = [gpu(two, BOB, "training", shares=8) for _ in range(2)]
+    for one in training:
+        two.wait(one, "running")
+    job = gpu(two, ANN, window=True, argv=["true"])
+    window = window_of(two, job)
+    verbs.drain(two.platform, window["card"], caller=ME)
+    other = two.until("it has", lambda: (w := window_of(two, job))["card"] != window["card"] and w)
+    assert views.window(two.platform, window["id"])["reason"] == "JobWaits"
+    two.cancel(next(one for one in training if card_of(two, one) == other["card"]), grace_s=0.2)
+    two.wait(job)
+    check_windows(two)
+
+
+def test_residents_leave_too_where_the_job_says_so(house: House) -> None:
+    resident = gpu(house, BOB, "registry")
+    house.wait(resident, "running")
+    job = gpu(house, ANN, window=True, including_resident=True, argv=["sleep", "1"], shares=8)
+    house.wait(job, "running")
+    (window,) = views.windows(house.platform)
+    assert window["including_resident"] is True
+    shown = house.wait_reason(resident, "WaitingForWindow")
+    assert shown["attempts"][0]["evicted"]["reason"] == "WindowClaimed"
+    house.wait(job)
+    house.wait(resident, "running")
+    check_windows(house)
+
+
+def test_residents_leave_only_for_a_window(house: House) -> None:
+    with pytest.raises(InvalidRequest, match="give window, too"):
+        gpu(house, ANN, including_resident=True)
+    with pytest.raises(InvalidRequest, match="true or false"):
+        gpu(house, ANN, window=True, including_resident="yes")
