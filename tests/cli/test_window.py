@@ -58,6 +58,18 @@ def test_run_with_a_window_has_the_card_to_itself(home: Home) -> None:
     assert attempts[0]["evicted"]["reason"] == "WindowClaimed"
 
 
+def test_a_job_may_have_the_card_without_residents(home: Home) -> None:
+    resident = home.submit("--priority", "registry", *SLEEP)
+    home.until(resident, "running")
+    words = ("--shares", "8", "--gpu-memory", "16Gi", "--", "echo", "alone")
+    said = home.tenure("run", "--window", "--including-resident", *words)
+    assert (said.code, said.out) == (0, "alone\n")
+    assert home.json("window", "ls", "--all")[0]["including_resident"] is True
+    assert home.until(resident, "running")["attempts"][0]["evicted"]["reason"] == "WindowClaimed"
+    without = home.tenure("submit", "--including-resident", *words)
+    assert (without.code, "give --window, too" in without.err) == (2, True)
+
+
 def test_the_daemon_is_killed_and_the_line_stands(running: Home) -> None:
     model = running.submit("--priority", "on-demand", *SLEEP)
     running.until(model, "running")

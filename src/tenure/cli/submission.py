@@ -48,6 +48,7 @@ FLAGS = (
     Option(names=("--retries",), value="N", help="run again up to N times when it fails"),
     Option(names=("--hold",), help="queue it, and wait for `tenure release`"),
     Option(names=("--window",), help="claim the whole card while it runs, as `tenure window` does"),
+    Option(names=("--including-resident",), help="with --window: resident work has to leave, too"),
     Option(names=("--idempotency-key",), value="KEY", help="the same key again answers with the same job"),
     Option(names=("--dry-run",), help="print what would be submitted, and submit nothing"),
 )
@@ -238,9 +239,11 @@ def _flags(call: Call, body: dict[str, Any]) -> None:
         number = parsed.count(key)
         if number is not None:
             body[target] = number
-    for key in ("whole", "hold", "window"):
+    for key in ("whole", "hold", "window", "including-resident"):
         if parsed.on(key):
-            body[key] = True
+            body[key.replace("-", "_")] = True
+    if parsed.on("including-resident") and not parsed.on("window"):
+        raise Usage("--including-resident says whom a window asks to leave; give --window, too")
     if parsed.on("requeue") and parsed.on("no-requeue"):
         raise Usage("--requeue and --no-requeue exclude each other; give one")
     if parsed.on("requeue") or parsed.on("no-requeue"):

@@ -27,7 +27,7 @@ FIELDS = (
     *("argv", "script", "script_args", "file", "name", "project", "namespace", "queue", "priority"),
     *("shares", "whole", "gpu_memory", "cpus", "memory", "requests", "time", "gang", "array", "after", "begin"),
     *("env", "environment", "workdir", "cwd", "grace", "requeue", "backoff_limit", "output", "error"),
-    *("hold", "window", "labels"),
+    *("hold", "window", "including_resident", "labels"),
 )
 
 
@@ -93,7 +93,7 @@ def _override(spec: JobSpec, body: Mapping[str, Any], *, now: Instant) -> JobSpe
         changes["priority_class"] = _string(body, "priority")
     if body.get("shares") is not None:
         changes["shares"] = _integer(body, "shares")
-    for flag in ("whole", "requeue", "window"):
+    for flag in ("whole", "requeue", "window", "including_resident"):
         if body.get(flag) is not None:
             changes[flag] = _boolean(body, flag)
     if body.get("hold") is not None:
@@ -134,7 +134,11 @@ def _override(spec: JobSpec, body: Mapping[str, Any], *, now: Instant) -> JobSpe
             error=body.get("error") or spec.logs.error,
             append=spec.logs.append,
         )
-    return replace(spec, **changes, notes=tuple(notes))
+    changed = replace(spec, **changes, notes=tuple(notes))
+    if changed.including_resident and not changed.window:
+        message = "including_resident says whom a window asks to leave, and this job has none; give window, too"
+        raise InvalidRequest(message, field="including_resident")
+    return changed
 
 
 def _finish(spec: JobSpec, *, owner: str, cwd: str) -> JobSpec:

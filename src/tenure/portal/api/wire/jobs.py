@@ -98,6 +98,7 @@ class JobSubmission(Strict):
     window: bool = Field(
         default=False, description="Run inside a window of its own: the whole card is claimed meanwhile."
     )
+    including_resident: bool = Field(default=False, description="With `window`: resident work has to leave, too.")
     labels: dict[str, str] = Field(default={})
 
 
