@@ -10,7 +10,7 @@ import pytest
 from tenure.control import verbs, views
 from tenure.control.caller import Caller
 from tenure.control.watch import FATAL_XIDS, CardWatch
-from tenure.domain.errors import Forbidden, NotFound
+from tenure.domain.errors import Forbidden, NotFound, Unavailable
 from tenure.domain.ids import CardId, Instant
 from tenure.telemetry.cards import CardSample, XidEvent
 
@@ -128,6 +128,31 @@ def test_a_watch_tells_a_dead_card_from_a_dead_library_and_from_a_short_silence(
         watch.look([CardSample(card=a, at=Instant(0), error="GPU is lost", lost=True), well], second)
     assert len(failed) == 2
     assert len(looks) < 10
+
+
+def test_a_card_that_could_not_be_taken_out_is_taken_out_at_a_later_look(caplog: pytest.LogCaptureFixture) -> None:
+    """An Xid comes once, and a ledger that cannot be written may last."""
+    full = [True]
+    failed: list[tuple[str, str]] = []
+
+    def take_out(card: CardId, why: str) -> None:
+        if full[0]:
+            raise Unavailable("the disk is full")
+        failed.append((card, why))
+
+    watch = CardWatch(list, failed=take_out)
+    a, b = CardId("GPU-a"), CardId("GPU-b")
+    lost = CardSample(card=b, at=Instant(0), error="GPU is lost", lost=True)
+    well = CardSample(card=a, at=Instant(0), memory_total=1)
+    assert watch.heard(XidEvent(card=a, at=Instant(0), code=79, meaning="off the bus"))
+    for second in range(30):
+        watch.look([well, lost], second)
+    assert not failed
+    assert "is still in the pool" in caplog.text
+    full[0] = False
+    for second in range(30, 60):
+        watch.look([well, lost], second)
+    assert failed == [(a, "Xid 79: off the bus"), (b, "does not answer for 20 s: GPU is lost")]
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 79])

@@ -35,7 +35,8 @@ class Reading:
 class CardWatch:
     """Calls `failed(card, why)` once a card has failed, and `looked()` after a look that changed somebody's health.
 
-    `forgive` forgets what was held against a card: the next look decides afresh.
+    Where `failed` raises (the ledger cannot be written), it is called again at each look until it does not.  `forgive`
+    forgets what was held against a card: the next look decides afresh.
     """
 
     LOOK_S = 2.0
@@ -52,6 +53,7 @@ class CardWatch:
         self._sample, self._failed, self._looked = sample, failed, looked
         self._silent: dict[CardId, float] = {}  # since when it does not answer, steady seconds
         self._told: set[CardId] = set()
+        self._owed: dict[CardId, str] = {}  # that it has failed could not be told yet, and why it has
         self._readings: dict[CardId, Reading] = {}
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -71,21 +73,23 @@ class CardWatch:
 
     def forgive(self, card: CardId) -> None:
         self._silent.pop(card, None)
+        self._owed.pop(card, None)
         self._told.discard(card)
 
     def heard(self, fault: XidEvent) -> bool:
-        """True where the fault means that the card has failed; then `failed` was called."""
+        """True where the fault means that the card has failed; then `failed` is called."""
         if fault.card is None or fault.code not in FATAL_XIDS:
             return False
         why = f"Xid {fault.code}: {fault.meaning}"
         self._readings[fault.card] = Reading(healthy=False, message=why)
-        self._told.add(fault.card)
-        self._failed(fault.card, why)
+        self._tell(fault.card, why)
         return True
 
     def look(self, samples: Sequence[CardSample], at: float) -> None:
         """One look, at a steady time in seconds."""
         before = dict(self._readings)
+        for card, why in list(self._owed.items()):
+            self._tell(card, why)
         for sample in samples:
             card = sample.card
             if not sample.measured:
@@ -98,11 +102,20 @@ class CardWatch:
             else:
                 since = self._silent.setdefault(card, at)
                 self._readings[card] = Reading(healthy=False, message=sample.error)
-                if at - since >= self.PATIENCE_S and card not in self._told:
-                    self._told.add(card)
-                    self._failed(card, f"does not answer for {at - since:.0f} s: {sample.error}")
+                if at - since >= self.PATIENCE_S and card not in self._told and card not in self._owed:
+                    self._tell(card, f"does not answer for {at - since:.0f} s: {sample.error}")
         if {c: r.healthy for c, r in before.items()} != {c: r.healthy for c, r in self._readings.items()}:
             self._looked()
+
+    def _tell(self, card: CardId, why: str) -> None:
+        self._owed[card] = why
+        try:
+            self._failed(card, why)
+        except Exception:
+            log.exception("card %s has failed and is still in the pool; the next look tries again", card)
+            return
+        self._told.add(card)
+        self._owed.pop(card, None)
 
     def _run(self) -> None:
         while not self._closed.is_set():
