@@ -112,7 +112,10 @@ def test_one_retry_where_no_byte_came() -> None:
     desk = Desk()
     desk.see([READY], 0)
     asked(desk, 1)
-    assert desk.again(1, 1, why="reset") == [Forward(1, 1, "1.1")]
+    assert desk.again(1, 1, why="reset") == []
+    assert asked(desk, 2, now=1) == [Forward(2, 1, "1.1")], "that says nothing of others"
+    assert desk.tick(1.1) == [], "one that is being ended would be asked twice before it has gone"
+    assert desk.tick(1.25) == [Forward(1, 1, "1.1")]
     (refusal,) = desk.again(1, 2, why="reset")
     assert isinstance(refusal, Refuse)
     assert refusal.status == 502
@@ -142,9 +145,10 @@ def test_where_nobody_listens_a_request_waits_until_the_platform_knows(before: i
     desk.see([READY], 0)
     asked(desk, 1)
     if before:  # its connection was closed without a byte, and the next one is refused
-        assert desk.again(1, 0.1, why="closed") == [Forward(1, 1, "1.1")]
-    assert desk.again(1, 0.2, why="refused", absent=True) == []
-    assert asked(desk, 2, now=0.3) == [], "nobody else is sent there meanwhile"
+        assert desk.again(1, 0.1, why="closed") == []
+        assert desk.tick(0.35) == [Forward(1, 1, "1.1")]
+    assert desk.again(1, 0.4, why="refused", absent=True) == []
+    assert asked(desk, 2, now=0.5) == [], "nobody else is sent there meanwhile"
     assert desk.see([replace(READY, state=S.DRAINING)], 1.5) == []
     assert desk.see([replace(ASLEEP, state=S.FAILED, retry_after_s=1)], 2) == []
     assert desk.tick(3.1) == [Wake("a", "a test", "me", 1)]

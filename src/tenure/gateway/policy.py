@@ -23,6 +23,7 @@ __all__ = ["Desk"]
 
 ASK_AGAIN_S = 1.0  # a wake or a sleep that nothing followed is asked for again after this long
 LEAVING_S = 10.0  # a model that was asked to leave takes nothing new for this long, whatever its state still is
+AGAIN_S = 0.2  # a server that is being ended takes connections until its socket is closed, and ends them
 ABSENT_S = 5.0  # the platform finds out within two that a server which was up no longer listens
 LASTS_S = 300.0  # a stream that is older than this is not thought to last for longer than this
 
@@ -117,7 +118,7 @@ class Desk:
         return self.tick(now)
 
     def again(self, id: int, now: float, *, why: str, absent: bool = False) -> list[Action]:
-        """It was sent and its server left without a byte.  Once more, or 502.
+        """It was sent and its server left without a byte.  Once more, in a moment, or 502.
 
         `absent`: nobody listened, so that it was not sent.  It waits until the platform knows of it, once.
         """
@@ -135,6 +136,7 @@ class Desk:
         if not ticket.wakes:
             return [self._refuse(line, ticket, 502, "upstream_failed", f"{ticket.model} ended the connection before it answered: {why}")]  # fmt: skip
         ticket.excused = ticket.excused or line.seen.state is ModelState.FAILED
+        ticket.not_before = now + AGAIN_S
         self._hold(line, ticket, now)
         return self._settle(line, now)
 
@@ -156,7 +158,7 @@ class Desk:
         """What can be done for those who wait for one model."""
         actions: list[Action] = []
         if self._takes(line, now):
-            return [self._forward(line, ticket) for ticket in list(line.waiting.values())]
+            return [self._forward(line, ticket) for ticket in list(line.waiting.values()) if now >= ticket.not_before]
         for ticket in list(line.waiting.values()):
             hopeless = self._hopeless(line, ticket, now)
             if hopeless is not None:

@@ -55,6 +55,7 @@ class Ticket:
     who: str = ""
     tries: int = 0
     held_at: float | None = None
+    not_before: float = 0.0  # a server that left it without a byte is not asked again before
     absent: bool = False  # once nobody listened where it was to be sent
     excused: bool = False  # it has waited through the end of a server that it was sent to
 
