@@ -91,6 +91,11 @@ def test_what_is_no_array_is_refused(text: str):
         parse_array(text)
 
 
+def test_an_array_that_names_its_indices_again_and_again_is_not_read_for_hours():
+    with pytest.raises(ValueError, match="name each once"):
+        parse_array(",".join(["0-99999"] * 100_000))
+
+
 @given(st.sets(st.integers(0, 300), min_size=1))
 def test_indices_read_back(indices: set[int]):
     ordered = tuple(sorted(indices))
@@ -119,6 +124,9 @@ NOW = at(2026, 11, 29, 14, 30)
         ("teatime", at(2026, 11, 29, 16)), ("fika", at(2026, 11, 29, 15)), ("today", NOW), ("tomorrow", at(2026, 11, 30)), ("2026-12-01", at(2026, 12, 1)),
         ("2026-12-01T08:30", at(2026, 12, 1, 8, 30)), ("2026-12-01 08:30:05", at(2026, 12, 1, 8, 30, 5)), ("12/01/26", at(2026, 12, 1)), ("120126", at(2026, 12, 1)),
         ("12/01", at(2026, 12, 1)), ("tomorrow 08:00", at(2026, 11, 30, 8)), ("2026-12-01T08:30:00Z", at(2026, 12, 1, 8, 30)),
+        ("01/15", at(2027, 1, 15)), ("11/29", at(2027, 11, 29)), ("11/29T15:00", at(2026, 11, 29, 15)), ("0115", at(2027, 1, 15)),
+        ("1.15", at(2027, 1, 15)), ("01.15.27", at(2027, 1, 15)), ("01/15-10:30", at(2027, 1, 15, 10, 30)), ("16:00 12/25", at(2026, 12, 25, 16)),
+        ("4:30 PM tomorrow", at(2026, 11, 30, 16, 30)), ("tomorrow noon", at(2026, 11, 30, 12)), ("01/15/26", at(2026, 1, 15)),
         ("2026-12-01T08:30:00.250000+01:00", Instant(at(2026, 12, 1, 7, 30) + 250_000)), ("2020-01-01", at(2020, 1, 1)),
     ],
 )  # fmt: skip
@@ -128,6 +136,12 @@ def test_instants(text: str, moment: Instant | None):
             parse_instant(text, NOW, UTC)
     else:
         assert parse_instant(text, NOW, UTC) == moment
+
+
+def test_a_day_without_a_year_that_only_leap_years_have():
+    assert parse_instant("02/29", at(2027, 3, 1), UTC) == at(2028, 2, 29)
+    with pytest.raises(ValueError, match="no day of the calendar"):
+        parse_instant("02/29", at(2026, 3, 1), UTC)
 
 
 def test_clock_times_are_in_the_zone_and_follow_its_summer_time():

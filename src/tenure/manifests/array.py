@@ -11,11 +11,14 @@ __all__ = ["MAX_TASKS", "format_indices", "parse_array"]
 MAX_TASKS = 100_000
 """Tasks of one array, and one more than the highest index: beyond, a program that submits in parts serves better."""
 
+_MOST_NAMED = (
+    10 * MAX_TASKS
+)  # indices in all: ranges may overlap, and a long text of wide ones would take hours to read
 _PART = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", re.ASCII)
 
 
 def parse_array(text: str) -> ArraySpec:
-    """Indices in ascending order, each once, and the `%` limit.  Raises ValueError with what would work."""
+    """Indices in ascending order, each once, and the `%` limit; `[1-10]` is `1-10`.  Raises ValueError with what would work."""
     raw = text.strip()
     body, percent, limit_text = raw.partition("%")
     limit: int | None = None
@@ -23,7 +26,10 @@ def parse_array(text: str) -> ArraySpec:
         if not re.fullmatch(r"[1-9]\d{0,8}", limit_text, re.ASCII):
             raise ValueError(f"{limit_text[:20]!r} after % is not a limit; write a number of at least 1, as in 1-10%3")
         limit = int(limit_text)
+    if body.startswith("[") and body.endswith("]"):
+        body = body[1:-1]
     indices: set[int] = set()
+    named = 0
     for part in body.split(","):
         match = _PART.fullmatch(part.strip())
         if match is None:
@@ -37,6 +43,9 @@ def parse_array(text: str) -> ArraySpec:
             raise ValueError(f"{part[:40]!r} goes down; write the lower index first")
         if last >= MAX_TASKS:
             raise ValueError(f"index {last} is too high; at most {MAX_TASKS - 1}")
+        named += (last - first) // step + 1
+        if named > _MOST_NAMED:
+            raise ValueError(f"more than {_MOST_NAMED} indices are named; name each once")
         indices.update(range(first, last + 1, step))
     return ArraySpec(indices=tuple(sorted(indices)), limit=limit)
 
