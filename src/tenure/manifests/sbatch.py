@@ -23,6 +23,7 @@ from .durations import parse_duration, parse_slurm_time
 from .instants import parse_instant
 from .sbatch_lines import Given, read_lines
 from .sbatch_values import (
+    TYPE,
     Export,
     parse_count,
     parse_dependency,
@@ -155,23 +156,23 @@ def _nodes(draft: _Draft, given: Given) -> None:
 
 
 def _gres(draft: _Draft, given: Given) -> None:
-    """`gpu[:type]:N`, `shard:N` (a share is what Slurm calls a shard) and `gpu-memory:8G`."""
+    """`gpu[:type][:N]`, `shard:N` (a share is what Slurm calls a shard) and `gpu-memory:8G`; those of one name add up."""
     for name in ("gres gpu", "gres shard"):
         draft.numbers.pop(name, None)  # the last --gres counts, as in Slurm
     for part in given.value.split(","):
         words = re.sub(r"\(.*\)$", "", part.strip().removeprefix("gres/").removeprefix("gres:")).split(":")
-        if words in (["none"], [""]):
+        if len(words) == 1 and words[0].lower() in {"none", ""}:
             continue
-        count = words[-1] if len(words) > 1 else "1"
-        if words[0] == "gpu-memory" and len(words) == 2:
+        name, count = words[0], words[-1] if len(words) > 1 else "1"
+        if name in {"gpu", "shard"} and len(words) == 2 and TYPE.fullmatch(count):  # gpu:a100 is one of them
+            words, count = [*words, "1"], "1"
+        if name == "gpu-memory" and len(words) == 2:
             draft.fields["gpu_memory"] = parse_size(count, unit="_")
-        elif words[0] in {"gpu", "shard"} and len(words) <= 3:
-            if len(words) > 1 and not count[:1].isdigit():  # gpu:a100 is one of them
-                words, count = [*words, "1"], "1"
-            draft.numbers[f"gres {words[0]}"] = parse_count(count, low=0)
+        elif name in {"gpu", "shard"} and (len(words) < 3 or (len(words) == 3 and words[1])):
+            draft.numbers[f"gres {name}"] = draft.numbers.get(f"gres {name}", 0) + parse_count(count, low=0)
             if len(words) == 3:
                 draft.notes.append(f"line {given.line}: {given.shown}: the type {words[1]} has no effect here")
-        elif words[0] in {"gpu", "shard", "gpu-memory"}:
+        elif name in {"gpu", "shard", "gpu-memory"} or not TYPE.fullmatch(name):
             raise ValueError(f"{part[:40]!r} is not understood; write gpu:1,gpu-memory:8G")
         else:
             draft.notes.append(
@@ -231,7 +232,7 @@ def _requeue(value: bool) -> Apply:
 
 def _stop_signal(draft: _Draft, given: Given) -> None:
     draft.fields["stop_signal"] = parse_signal(given.value)
-    if re.match(r"[RB]*R[RB]*:", given.value):
+    if "R" in given.value.rpartition(":")[0].upper():
         draft.notes.append(f"line {given.line}: {given.shown}: R has no effect here: there are no reservations")
 
 
@@ -307,8 +308,7 @@ _APPLY: Mapping[tuple[bool, str], Apply] = {
 def _totals(draft: _Draft) -> list[tuple[str, str]]:
     """What the script as a whole asks for; contradictions as (option, message)."""
     numbers, fields = draft.numbers, draft.fields
-    tasks = numbers.get("ntasks", numbers.get("ntasks-per-node", 1))
-    fields["tasks"] = tasks
+    tasks = fields["tasks"] = _tasks(numbers)
     problems: list[tuple[str, str]] = []
     shares = {
         name: numbers[name] * (tasks if name == "gpus-per-task" else 1)
@@ -337,6 +337,14 @@ def _totals(draft: _Draft) -> list[tuple[str, str]]:
                 f"line {draft.where['mem'].line}: --mem=0 asks for all memory of the node; here it counts as none asked for"
             )
     return problems
+
+
+def _tasks(numbers: Mapping[str, int]) -> int:
+    """As said; else as many as the cards are enough for, where both say how many cards (`--gpus=4 --gpus-per-task=2`)."""
+    said = numbers.get("ntasks", numbers.get("ntasks-per-node"))
+    if said is None and numbers.get("gpus-per-task"):
+        return max(1, numbers.get("gpus", 0) // numbers["gpus-per-task"])
+    return said or 1
 
 
 def _option(name: str) -> str:

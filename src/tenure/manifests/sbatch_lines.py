@@ -1,7 +1,8 @@
 """The directive lines of a script, as a list of options with their values and lines.
 
-As in Slurm, only lines before the first command count, `#SBATCH` stands at the very beginning of a line, and a `#`
-after a blank ends it.  A backslash at the end joins the next directive line.
+As in Slurm, only lines before the first command count, `#SBATCH` stands at the very beginning of a line, an unquoted
+`#` ends it, and a word that is no option is refused: it is mostly the rest of a value that wants quotes.  A backslash at
+the end joins the next directive line.
 """
 
 from __future__ import annotations
@@ -123,11 +124,8 @@ def _options(words: list[str], line: int, ours: bool, given: list[Given], notes:
                 queue.insert(0, "-" + value)  # -HQ is -H -Q
                 equals, value = "", ""
         else:
-            if ours:
-                tell(line, "#TENURE", f'"{word[:60]}" is not an option{nearest(word, TENURE_OPTIONS)}')
-            else:
-                notes.append(f'line {line}: "{word[:60]}" is not an option; ignored, as Slurm does')
-                queue.clear()
+            hint = nearest(word, TENURE_OPTIONS) if ours else "; a value with blanks in it goes in quotes"
+            tell(line, "#TENURE" if ours else "#SBATCH", f'"{word[:60]}" is not an option{hint}')
             continue
         if option is None:
             if not equals and queue and not queue[0].startswith("-"):

@@ -38,7 +38,7 @@ _KNOWN = (
     *(
         Option(n, s, "yes", _ONE_NODE)
         for n, s in (
-            ("nodelist", "w"), ("nodefile", "F"), ("exclude", "x"), ("constraint", "C"), ("prefer", ""), ("cluster-constraint", ""),
+            ("nodelist", "w"), ("nodefile", "F"), ("exclude", "x"), ("constraint", "C"), ("batch", ""), ("prefer", ""), ("cluster-constraint", ""),
             ("clusters", "M"), ("switches", ""), ("distribution", "m"), ("mincpus", ""), ("sockets-per-node", ""),
             ("cores-per-socket", ""), ("threads-per-core", ""), ("extra-node-info", "B"), ("ntasks-per-socket", ""),
             ("ntasks-per-core", ""), ("ntasks-per-gpu", ""), ("gpus-per-socket", ""), ("hint", ""), ("core-spec", "S"),

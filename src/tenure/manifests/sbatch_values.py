@@ -11,6 +11,7 @@ from tenure.domain.amounts import MAX_AMOUNT
 from tenure.domain.job import Dependency, DependencyKind, StopSignal
 
 __all__ = [
+    "TYPE",
     "Export",
     "parse_count",
     "parse_dependency",
@@ -49,11 +50,17 @@ def parse_size(text: str, *, unit: str) -> int:
     return size
 
 
+TYPE = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+"""What a type of card is called."""
+
+
 def parse_typed_count(text: str) -> tuple[int, str]:
-    """`2`, `a100:2`, `volta:3,kepler:5`: the sum, and the types."""
+    """`2`, `a100:2`, `a100` (one), `volta:3,kepler:5`: the sum, and the types."""
     total, types = 0, []
     for part in text.split(","):
-        kind, _, number = part.rpartition(":")
+        kind, colon, number = part.rpartition(":")
+        if not colon and TYPE.fullmatch(part):
+            kind, number = part, "1"
         total += parse_count(number, low=0)
         if kind:
             types.append(kind)
@@ -62,7 +69,7 @@ def parse_typed_count(text: str) -> tuple[int, str]:
 
 def parse_signal(text: str) -> StopSignal:
     """`[R][B]:SIG[@SECONDS]`: a signal's name (with or without SIG) or number, 60 s before the limit unless given."""
-    match = re.fullmatch(r"(?:([RB]{1,2}):)?([A-Za-z0-9+-]+)(?:@(\d{1,5}))?", text.strip(), re.ASCII)
+    match = re.fullmatch(r"(?:([RB]{1,2}):)?([A-Z0-9+-]+)(?:@(\d{1,5}))?", text.strip().upper(), re.ASCII)
     name = _signal_name(match[2]) if match else None
     seconds = int(match[3] or 60) if match else 0
     if match is None or name is None or seconds > 65_535:
@@ -81,10 +88,13 @@ def _signal_name(text: str) -> str | None:
         return None
 
 
+_JOB = re.compile(r"\d{1,15}(?:_(?:\d{1,15}|\*))?", re.ASCII)
+
+
 def parse_dependency(text: str) -> tuple[tuple[Dependency, ...], tuple[str, ...]]:
     """Slurm's list, all of which must hold; and the parts that are known and not understood here.
 
-    Raises ValueError for what is malformed, and for what would start the job too early if it were left out.
+    Slurm's words in any case; a job's id alone is `afterany`, and `37_*` are all tasks of array 37.  Raises ValueError for what is malformed, and for what would start the job too early if it were left out.
     """
     found: list[Dependency] = []
     notes: list[str] = []
@@ -92,6 +102,9 @@ def parse_dependency(text: str) -> tuple[tuple[Dependency, ...], tuple[str, ...]
         raise ValueError("alternatives (?) are not read here; separate with commas what must all hold")
     for part in text.split(","):
         kind, _, jobs = part.strip().partition(":")
+        if _JOB.fullmatch(part.strip()):
+            kind, jobs = DependencyKind.AFTER_ANY, kind
+        kind = kind.lower()
         if kind == "singleton" and not jobs:
             notes.append("singleton is not understood here; name the jobs to wait for, as in afterany:37")
             continue
@@ -99,10 +112,10 @@ def parse_dependency(text: str) -> tuple[tuple[Dependency, ...], tuple[str, ...]
             words = ", ".join(f"{k}:ID" for k in DependencyKind)
             raise ValueError(f"{part[:40]!r} is not a dependency that is read here; {words} are")
         for job in jobs.split(":"):
-            if not re.fullmatch(r"\d{1,15}(?:_\d{1,15})?", job, re.ASCII):
+            if not _JOB.fullmatch(job):
                 hint = "; a delay in minutes is not read here" if "+" in job else ""
                 raise ValueError(f"{job[:40]!r} is not a job's id{hint}; write {kind}:37 or {kind}:37_4")
-            found.append(Dependency(job=job, kind=DependencyKind(kind)))
+            found.append(Dependency(job=job.removesuffix("_*"), kind=DependencyKind(kind)))
     return tuple(found), tuple(notes)
 
 
