@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,20 @@ from tenure.ledger import fold
 from tenure.settings import load
 
 ME = Caller(user="tester", role="operator", via="internal")
+
+
+class Gate:
+    """What a job waits for: it lasts until the test opens the gate, however busy the machine is."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def argv(self, before: str = "", after: str = "") -> tuple[str, ...]:
+        """A program that does one thing, waits, and does the other."""
+        return ("bash", "-c", f"{before}\nuntil [ -e {shlex.quote(str(self.file))} ]; do sleep 0.05; done\n{after}")
+
+    def open(self) -> None:
+        self.file.touch()
 
 
 class House:
@@ -62,6 +77,9 @@ class House:
         for row in list(self.platform.ledger.live_jobs()):
             with contextlib.suppress(Conflict):
                 self.cancel(row.id, grace_s=0.2)
+
+    def gate(self, name: str = "gate") -> Gate:
+        return Gate(self.home.parent / name)
 
     def run_dir(self, job: str, attempt: int = 1) -> Path:
         return self.home / "runs" / f"{job}.{attempt}"

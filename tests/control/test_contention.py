@@ -40,10 +40,12 @@ def test_training_reclaims_what_a_model_borrowed_and_the_model_comes_back(house:
     batch = house.gpu("true", memory="8Gi", priority="batch")
     house.wait_reason(batch, "WaitingForQuota")
     assert house.show(model)["state"] == "running"  # batch does not evict it
-    training = house.gpu("sleep", "0.5", memory="10Gi", priority="training")
+    gate = house.gate()
+    training = house.gpu(*gate.argv(), memory="10Gi", priority="training")
     house.wait(training, "running")
     evicted = house.show(model)["attempts"][0]["evicted"]
     assert (evicted["by"], evicted["reason"]) == (training, "InCohortReclamation")
+    gate.open()
     house.wait(training)
     house.wait(batch)
     assert len(house.wait(model, "running")["attempts"]) == 2
@@ -52,7 +54,8 @@ def test_training_reclaims_what_a_model_borrowed_and_the_model_comes_back(house:
 def test_a_gang_is_all_or_none_and_its_death_names_the_rank(house: House):
     blocker = house.gpu("sleep", "60", shares=6)
     house.wait(blocker, "running")
-    gang = house.gpu("bash", "-c", "echo $RANK of $WORLD_SIZE; sleep 0.3; exit $((RANK == 2 ? 7 : 0))", gang="4")
+    program = "echo $RANK of $WORLD_SIZE; touch said.$RANK; until [ -e said.3 ]; do sleep 0.05; done; exit $((RANK == 2 ? 7 : 0))"
+    gang = house.gpu("bash", "-c", program, gang="4")
     house.wait_reason(gang, "WaitingForQuota")
     house.cancel(blocker)
     shown = house.wait(gang)
@@ -127,5 +130,10 @@ def test_everybody_in_a_line_of_equals_is_listed_with_the_reason(house: House):
     house.wait(holder, "running")
     base = house.answer("true", shares=1, gpu_memory="1Gi", array="1-50")["id"]
     house.wait_reason(f"{base}_1", "WaitingForQuota")
-    listed = views.jobs(house.platform, array=base)["items"]
-    assert {(job["reason"], bool(job["message"])) for job in listed} == {("WaitingForQuota", True)}
+    everybody = {("WaitingForQuota", True)}
+
+    def told() -> bool:
+        listed = views.jobs(house.platform, array=base)["items"]
+        return {(job["reason"], bool(job["message"])) for job in listed} == everybody and len(listed) == 50
+
+    house.until("all of them say so", told)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tenure.control import verbs
+from tenure.control.clock import from_wire
 from tenure.domain.errors import Conflict, InvalidRequest, NotFound
+from tenure.domain.events import Event
 from tenure.sdk.record import read_record
 
 from .conftest import ME, House
@@ -88,7 +91,9 @@ def test_an_unknown_job_is_named(house: House):
 
 
 def test_arrays_run_every_task_and_keep_to_their_limit(house: House):
-    base = house.answer("sh", "-c", "echo task $TENURE_ARRAY_TASK_ID; sleep 0.2", array="1-6%2")["id"]
+    # the first two are there together, or wait for each other in vain
+    program = "touch up.$TENURE_ARRAY_TASK_ID; until [ -e up.1 ] && [ -e up.2 ]; do sleep 0.05; done; echo task $TENURE_ARRAY_TASK_ID; sleep 0.1"
+    base = house.answer("sh", "-c", program, array="1-6%2")["id"]
     done = house.until("the array has ended", lambda: (s := house.show(base))["state"] == "ended" and s, seconds=30)
     assert done["array"]["outcomes"] == {"completed": 6}
     assert house.out(f"{base}_4") == "task 4\n"
@@ -134,12 +139,14 @@ def test_the_gates_remember_nobody_who_has_left(house: House):
 
 
 def test_dependencies_open_close_and_never_open(house: House):
-    good, bad = house.submit("sleep", "0.3"), house.submit("sh", "-c", "sleep 0.3; exit 1")
+    gate = house.gate()
+    good, bad = house.submit(*gate.argv()), house.submit(*gate.argv(after="exit 1"))
     after_good = house.submit("true", after=[good])
     after_bad = house.submit("true", after=[f"afterok:{bad}"])
     anyhow = house.submit("true", after=[f"afterany:{bad}"])
     instead = house.submit("true", after=[f"afternotok:{bad}"])
     house.wait_reason(after_good, "WaitingForDependency")
+    gate.open()
     for job in (after_good, anyhow, instead):
         assert house.wait(job)["outcome"] == "completed"
     never = house.wait(after_bad)
@@ -161,10 +168,12 @@ def test_hold_keeps_out_and_release_lets_in(house: House):
 
 
 def test_a_begin_time_is_waited_for(house: House):
-    job = house.submit("true", begin="now+1seconds")
-    house.wait_reason(job, "WaitingForBeginTime")
-    shown = house.wait(job)
-    assert shown["started_at"] > shown["submitted_at"]
+    before = time.time_ns() // 1000
+    soon, late = house.submit("true", begin="now+1seconds"), house.submit("true", begin="now+1hour")
+    house.wait_reason(late, "WaitingForBeginTime")
+    shown = house.wait(soon)
+    assert from_wire(shown["started_at"]) - before >= 1_000_000
+    assert house.show(late)["state"] == "queued"
 
 
 def test_retry_is_a_new_job_that_links_to_the_old_one_and_has_its_checkpoints(house: House):
@@ -217,13 +226,21 @@ def test_code_that_changed_between_submit_and_start_is_told(house: House):
     house.wait(blocker, "running")
     job, same = house.gpu("sh", str(script)), house.gpu("sh", "-c", "true")
     house.wait_reason(job, "WaitingForQuota")
-    script.write_text("echo second; sleep 1\n")
+    script.write_text("echo second\n")
     house.cancel(blocker)
     house.wait(job)
     house.wait(same)
-    told = [e for e in house.platform.ledger.events(limit=1000) if e.kind == "CodeChanged"]
-    assert [e.job_id for e in told] == [job]
-    assert "work.sh" in told[0].message
+    after = house.gpu("sh", str(script), hold=True)
+    script.write_text("echo third\n")
+    verbs.release(house.platform, after, caller=ME)
+
+    def told() -> list[Event]:
+        return [e for e in house.platform.ledger.events(limit=1000) if e.kind == "CodeChanged"]
+
+    # looks are taken in the order of the starts: with the last one told, all of them have been
+    house.until("it is told of the last", lambda: after in [e.job_id for e in told()])
+    assert [e.job_id for e in told()] == [job, after]
+    assert "work.sh" in told()[0].message
 
 
 def test_code_that_changed_is_told_of_a_job_that_had_ended_before_anybody_could_look(house: House):

@@ -29,11 +29,16 @@ def story(house: House, job: str) -> list[dict[str, Any]]:
 
 
 def test_waits_and_what_was_taken_are_told_phase_by_phase(house: House) -> None:
-    holder = house.gpu("sleep", "0.5", shares=8, priority="training")
+    first_gate, second_gate = house.gate("first"), house.gate("second")
+    holder = house.gpu(*first_gate.argv(), shares=8, priority="training")
     house.wait(holder, "running")
     job = house.gpu("bash", "-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done", shares=8)
+    house.wait_reason(job, "WaitingForQuota")
+    first_gate.open()
     house.wait_out(job, "ready")
-    taker = house.gpu("sleep", "0.4", shares=8, priority="training")
+    taker = house.gpu(*second_gate.argv(), shares=8, priority="training")
+    house.wait_reason(job, "WaitingForQuota")
+    second_gate.open()
     house.wait(taker)
     house.wait(job, "running")
     house.cancel(job)
