@@ -81,11 +81,12 @@ class Stream:
         self.answer.readline()
 
     def rest(self) -> bytes:
-        try:
-            return self.answer.read()
-        finally:
-            self.answer.close()
-            self._connection.close()
+        """Up to its end.  The connection stands: as long as it does, something may be in flight."""
+        return self.answer.read()
+
+    def close(self) -> None:
+        self.answer.close()
+        self._connection.close()
 
 
 def flying(house: House, count: int, *, active: bool = True) -> None:
@@ -93,10 +94,10 @@ def flying(house: House, count: int, *, active: bool = True) -> None:
     verbs.report_inference(house.platform, report, caller=ME)
 
 
-def stopped_at(house: House, run: str) -> int:
-    """When its supervisor heard that it should go, in microseconds."""
+def stopped(house: House, run: str) -> dict[str, Any]:
+    """How its supervisor heard that it should go: `at` (microseconds), `grace_s`."""
     lines = [json.loads(line) for line in (house.home / "runs" / run / "supervisor.jsonl").read_text().splitlines()]
-    return int(next(line["at"] for line in lines if line["kind"] == "stop"))
+    return next(line for line in lines if line["kind"] == "stop")
 
 
 def up(models: Callable[..., House], tmp_path: Path, *knobs: str, **spec: Any) -> tuple[House, dict[str, Any]]:
@@ -123,51 +124,53 @@ def test_a_stream_ends_before_its_server_is_asked_to_leave(models: Callable[...,
     assert house.show(job)["state"] == "queued"
     ended = time.time_ns() // 1000
     flying(house, 0)
+    stream.close()
     assert house.wait(job)["outcome"] == "completed"
-    assert stopped_at(house, row["run_id"]) >= ended - 300_000
+    assert stopped(house, row["run_id"])["at"] >= ended
     first = house.show(row["job_id"])["attempts"][0]
     assert (first["outcome"], first["evicted"]["by"]) == ("interrupted", job)
 
 
 def test_what_does_not_end_is_cut_when_the_time_is_nearly_over(models: Callable[..., House], tmp_path: Path) -> None:
     house, row = up(models, tmp_path, "--chunk-delay", "0.2", "--ignore-term", stopTimeout="2s")
-    stream = Stream(row, 100)
+    stream = Stream(row, 10_000)
     flying(house, 1)
     job = trainer(house)
     house.wait(job)
-    evicted = house.platform.ledger.attempt(row["run_id"]).evicted_at
+    evicted, stop = house.platform.ledger.attempt(row["run_id"]).evicted_at, stopped(house, row["run_id"])
     assert evicted is not None
-    asked = (stopped_at(house, row["run_id"]) - evicted) / 1e6
-    assert 1.4 <= asked < 2.4, "a quarter is the server's own to leave in"
+    assert (stop["at"] - evicted) / 1e6 >= 1.4
+    assert stop["grace_s"] == 0.5, "drain and grace share the two seconds: a quarter is the server's own to leave in"
     ended = house.platform.ledger.attempt(row["run_id"]).ended_at
     assert ended is not None
-    assert 1.9 <= (ended - evicted) / 1e6 < 3.5, "drain and grace share the two seconds"
+    assert (ended - evicted) / 1e6 >= 1.9
     with pytest.raises((http.client.HTTPException, OSError)):
         stream.rest()
+    stream.close()
 
 
 @pytest.mark.parametrize("why", ["preempted", "asked to sleep"])
 def test_nothing_in_flight_is_no_reason_to_wait(models: Callable[..., House], tmp_path: Path, why: str) -> None:
-    house, row = up(models, tmp_path, stopTimeout="20s")
-    began = time.time_ns() // 1000
+    house, row = up(models, tmp_path, stopTimeout="10m")
     if why == "preempted":
         house.wait(trainer(house))
     else:
         verbs.sleep(house.platform, "small", caller=ME)
         until(house, "asleep")
-    assert stopped_at(house, row["run_id"]) - began < 800_000
+    assert stopped(house, row["run_id"])["grace_s"] > 500, "nearly all of the time was left"
 
 
 def test_a_cancel_of_its_job_is_a_cancel(models: Callable[..., House], tmp_path: Path) -> None:
-    house, row = up(models, tmp_path, "--chunk-delay", "0.2", stopTimeout="20s")
-    stream = Stream(row, 100)
+    house, row = up(models, tmp_path, "--chunk-delay", "0.2", stopTimeout="10m")
+    stream = Stream(row, 10_000)
     flying(house, 1)
     job = trainer(house)
     until(house, "draining")
     house.cancel(row["job_id"], grace_s=0.5)
-    house.wait(job, seconds=5)
+    house.wait(job)
     with pytest.raises((http.client.HTTPException, OSError)):
         stream.rest()
+    stream.close()
 
 
 def test_what_was_asked_to_sleep_sleeps_under_a_new_daemon_too(models: Callable[..., House], tmp_path: Path) -> None:
@@ -182,6 +185,7 @@ def test_what_was_asked_to_sleep_sleeps_under_a_new_daemon_too(models: Callable[
     assert (again["state"], again["job_id"]) == ("draining", row["job_id"])
     assert "put to sleep by" in again["message"]
     assert stream.rest().endswith(b"data: [DONE]\n\n")
+    stream.close()
     until(house, "asleep")
     verbs.wake(house.platform, "small", caller=ME)
     run = until(house, "ready")["run_id"]
@@ -201,6 +205,7 @@ def test_a_new_daemon_goes_on_with_a_drain(models: Callable[..., House], tmp_pat
     house.open(card=None)
     assert until(house, "draining")["job_id"] == row["job_id"]
     assert stream.rest().endswith(b"data: [DONE]\n\n"), "no word from a gateway, and a connection that stands"
+    stream.close()
     assert house.wait(job)["outcome"] == "completed"
     assert views.show(house.platform, row["job_id"])["attempts"][0]["outcome"] == "interrupted"
     house.check_laws()
