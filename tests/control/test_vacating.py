@@ -35,6 +35,10 @@ class Quick(Vacating):
     BOUND_S, QUIET_S, LOST_S = 0.4, 0.05, 0.1
 
 
+class Patient(Vacating):
+    BOUND_S = QUIET_S = 60.0
+
+
 class Driver:
     """What a card says, and how often it was asked."""
 
@@ -42,12 +46,17 @@ class Driver:
         self.used: int | None = 0
         self.processes: dict[int, int] = {}
         self.looks = 0
+        self.by: set[threading.Thread] = set()  # who asked
+        self.gives_back_at: int | None = None  # the look at which the card is empty
         self.answers = threading.Event()
         self.answers.set()
 
     def __call__(self, cards: Collection[CardId]) -> list[CardSample]:
         self.looks += 1
+        self.by.add(threading.current_thread())
         assert self.answers.wait(10)
+        if self.looks == self.gives_back_at:
+            self.used = 0
         listed = tuple(GpuProcess(pid=pid, memory=memory) for pid, memory in self.processes.items())
         lost = self.used is None
         return [
@@ -73,11 +82,12 @@ def leaving(run: str, card: CardId) -> Live:
 
 
 class Rig:
-    def __init__(self, tmp_path: Path) -> None:
+    def __init__(self, tmp_path: Path, kind: type[Vacating] = Quick) -> None:
         self.driver, self.heard = Driver(), queue.SimpleQueue[Lingers | Vacated]()
-        self.vacating = Quick(measured=[CARD], look=self.driver, say=self.heard.put)
+        self.vacating = kind(measured=[CARD], look=self.driver, say=self.heard.put)
         self.vacating.saw(self.driver([CARD]))
         self.driver.looks = 0
+        self.driver.by.clear()
         self.folder = tmp_path
 
     def ends(self, run: str = "1.1", card: str = CARD, state: AttemptState = AttemptState.ENDED) -> bool:
@@ -124,19 +134,20 @@ def test_a_survivor_keeps_the_place_beyond_every_bound_and_is_named_once(rig: Ri
         with pytest.raises(queue.Empty):
             rig.heard.get(timeout=3 * Quick.BOUND_S)
         assert rig.ends(), "asked again by whoever looks: still kept"
+        rig.driver.used, rig.driver.processes = 0, {}  # the card lets go of it before it has left altogether
+        assert rig.next().remark == ""
     finally:
         process.communicate(b"\n")
-    rig.driver.used, rig.driver.processes = 0, {}
-    assert rig.next().remark == ""
 
 
-def test_memory_that_comes_back_late_is_waited_for_in_silence(rig: Rig) -> None:
-    rig.driver.used = 3 * GIB
-    threading.Timer(0.03, lambda: setattr(rig.driver, "used", 0)).start()
+def test_memory_that_comes_back_late_is_waited_for_in_silence(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Patient)
+    rig.driver.used, rig.driver.gives_back_at = 3 * GIB, 3
     assert rig.ends()
     out = rig.next()
     assert isinstance(out, Vacated)
-    assert (out.remark, rig.driver.looks >= 2) == ("", True)
+    assert (out.remark, rig.driver.looks) == ("", 3)
+    rig.vacating.close()
 
 
 def test_memory_that_never_comes_back_is_told_and_given_up(rig: Rig) -> None:
@@ -151,7 +162,7 @@ def test_memory_that_never_comes_back_is_told_and_given_up(rig: Rig) -> None:
     assert isinstance(out, Vacated)
     assert f" {me} (" in out.remark
     assert out.left[0].unexplained == 3 * GIB
-    assert Quick.BOUND_S <= time.monotonic() - began < 10 * Quick.BOUND_S
+    assert time.monotonic() - began >= Quick.BOUND_S
     assert rig.ends("2.1"), "and who comes after it does not wait for the same bytes"
     assert rig.next().remark == ""
 
@@ -167,13 +178,12 @@ def test_a_card_that_is_lost_holds_nobody_up_for_long(rig: Rig) -> None:
 
 def test_a_driver_that_hangs_holds_up_the_end_and_not_who_asked(rig: Rig) -> None:
     rig.driver.answers.clear()
-    began = time.monotonic()
     assert rig.ends()
     assert rig.ends()
-    assert time.monotonic() - began < 1
     assert rig.heard.empty()
     rig.driver.answers.set()
     assert rig.next().remark == ""
+    assert threading.current_thread() not in rig.driver.by
 
 
 def test_a_platform_with_declared_cards_looks_at_nothing(house: House) -> None:
