@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.domain.amounts import format_bytes, format_quantity, parse_bytes, parse_quantity
+from tenure.domain.amounts import (
+    MAX_AMOUNT,
+    format_bytes,
+    format_quantity,
+    parse_bytes,
+    parse_quantity,
+    whole_amount,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +62,10 @@ def test_bytes_for_people():
 def test_amounts_beyond_64_bits_are_refused_at_once(text: str):
     with pytest.raises(ValueError, match=r"out of range|such as"):
         parse_quantity(text)
+
+
+def test_an_exact_amount_is_rounded_up_and_saturates():
+    assert whole_amount(Decimal("0.0011"), resource="cpu") == 2
+    assert whole_amount(Decimal("1e99999")) == MAX_AMOUNT + 1
+    assert whole_amount(Decimal("-1e99999")) == -MAX_AMOUNT - 1
+    assert whole_amount(Decimal("1e-99999")) == 1

@@ -18,7 +18,9 @@ __all__ = [
     "format_bytes",
     "format_quantity",
     "parse_bytes",
+    "parse_decimal",
     "parse_quantity",
+    "whole_amount",
 ]
 
 GPU = "nvidia.com/gpu"
@@ -53,12 +55,18 @@ def parse_decimal(text: str | int | float) -> Decimal:
 
 def parse_quantity(text: str | int | float, *, resource: str = "") -> int:
     """A quantity as the integer that quota arithmetic uses: milli for `cpu`, whole base units rounded up otherwise."""
-    value = parse_decimal(text)
+    amount = whole_amount(parse_decimal(text), resource=resource)
+    if abs(amount) > MAX_AMOUNT:
+        raise ValueError(f"{str(text).strip()!r} is out of range; no amount is beyond {MAX_AMOUNT}")
+    return amount
+
+
+def whole_amount(value: Decimal, *, resource: str = "") -> int:
+    """The integer for an exact amount, as in `parse_quantity`.  Beyond 64 bits: just more than any amount there is."""
     if resource == CPU:
         value *= 1000
-    if abs(value) > MAX_AMOUNT:
-        raise ValueError(f"{str(text).strip()!r} is out of range; no amount is beyond {MAX_AMOUNT}")
-    return int(value.to_integral_value(rounding=ROUND_CEILING))
+    beyond = MAX_AMOUNT + 1
+    return int(max(-beyond, min(beyond, value.to_integral_value(rounding=ROUND_CEILING))))
 
 
 def format_quantity(value: int, *, resource: str = "") -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from weakref import WeakValueDictionary
 
-from tenure.domain.amounts import CPU, GPU, GPU_MEMORY, PODS, parse_decimal, parse_quantity
+from tenure.domain.amounts import CPU, GPU, GPU_MEMORY, PODS, parse_decimal, whole_amount
 from tenure.domain.ids import CardId
 from tenure.domain.policy import ClusterQueue, Policy, QuotaCheckStrategy, ResourceGroup, Transformation
 from tenure.domain.workload import PodSet, Workload
@@ -143,7 +143,10 @@ def effective_requests(pod_set: PodSet, policy: Policy) -> dict[str, int]:
 
 
 def _transform(asked: dict[str, int], rules: Sequence[Transformation]) -> dict[str, int]:
-    """Products are exact and rounded up once, at the end; what the rules generate never goes below zero."""
+    """Products are rounded up once, at the end; what the rules generate never goes below zero.
+
+    A product beyond 64 bits is more than any quota: its workload waits as one that asks for too much, as in Kueue.
+    """
     by_input = {rule.input: rule for rule in rules}
     total = {r: _exact(r, n) for r, n in asked.items() if r not in by_input or not by_input[r].replace}
     generated: dict[str, Decimal] = {}
@@ -158,7 +161,7 @@ def _transform(asked: dict[str, int], rules: Sequence[Transformation]) -> dict[s
             generated[output] = generated.get(output, Decimal(0)) + factor * parse_decimal(each)
     for output, value in generated.items():
         total[output] = total.get(output, Decimal(0)) + max(value, Decimal(0))
-    return {r: parse_quantity(f"{value:f}", resource=r) for r, value in total.items()}
+    return {r: whole_amount(value, resource=r) for r, value in total.items()}
 
 
 def _exact(resource: str, amount: int) -> Decimal:
