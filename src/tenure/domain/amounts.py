@@ -65,8 +65,9 @@ def whole_amount(value: Decimal, *, resource: str = "") -> int:
     """The integer for an exact amount, as in `parse_quantity`.  Beyond 64 bits: just more than any amount there is."""
     if resource == CPU:
         value *= 1000
-    beyond = MAX_AMOUNT + 1
-    return int(max(-beyond, min(beyond, value.to_integral_value(rounding=ROUND_CEILING))))
+    if abs(value) > MAX_AMOUNT:
+        return MAX_AMOUNT + 1 if value > 0 else -MAX_AMOUNT - 1
+    return int(value.to_integral_value(rounding=ROUND_CEILING))
 
 
 def format_quantity(value: int, *, resource: str = "") -> str:
