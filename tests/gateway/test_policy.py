@@ -102,10 +102,82 @@ def test_a_failure_is_told_and_the_next_request_tries_after_the_backoff() -> Non
     (refusal,) = desk.see([failed], 1)
     assert isinstance(refusal, Refuse)
     assert (refusal.code, refusal.retry_after_s) == ("model_failed", 4)
-    (again,) = asked(desk, 2, now=3)
-    assert isinstance(again, Refuse)
-    assert again.retry_after_s == 2
     assert asked(desk, 3, now=6) == [Wake("a", "a test", "me", 3)]
+
+
+def failed(retry_after_s: float) -> Seen:
+    return replace(ASLEEP, state=S.FAILED, reason="ServerEnded", message="it ended", retry_after_s=retry_after_s)
+
+
+def test_a_short_backoff_is_waited_through_and_wakes_once() -> None:
+    desk = Desk()
+    desk.see([READY], 0)
+    desk.see([failed(1)], 10)
+    assert asked(desk, 1, now=10.1) == asked(desk, 2, now=10.9) == []
+    desk.see([failed(0.3)], 10.7)  # said again because of another model: how long it is from then on
+    assert desk.tick(10.95) == []
+    assert desk.tick(11.01) == [Wake("a", "a test", "me", 1)]
+    assert desk.tick(11.1) == []
+    assert desk.see([replace(READY, run="2.1", port=2)], 12) == [Forward(1, 2, "2.1"), Forward(2, 2, "2.1")]
+
+
+def test_who_does_not_wait_is_told_of_a_short_backoff_at_once() -> None:
+    desk = Desk()
+    desk.see([failed(1)], 0)
+    (refusal,) = asked(desk, 1, now=0.25, patient=False)
+    assert isinstance(refusal, Refuse)
+    assert (refusal.status, refusal.code, refusal.retry_after_s) == (503, "model_failed", 0.75)
+    assert "ServerEnded: it ended" in refusal.message
+
+
+def test_a_backoff_is_waited_through_only_where_what_is_left_of_it_is_short() -> None:
+    desk = Desk()
+    desk.see([failed(64)], 0)
+    for now, left in ((0, 64), (30, 34), (58.9, 5.1)):
+        (refusal,) = asked(desk, int(now * 10), now=now)
+        assert isinstance(refusal, Refuse)
+        assert (refusal.code, round(refusal.retry_after_s or 0, 3)) == ("model_failed", left)
+    desk.see([failed(4.5)], 59.5)
+    assert asked(desk, 1000, now=60) == []
+    assert desk.tick(63.9) == []
+    assert desk.tick(64) == [Wake("a", "a test", "me", 1000)]
+
+
+def test_of_a_backoff_no_more_wait_than_may_be_held() -> None:
+    desk = Desk(Limits(held=2))
+    desk.see([failed(2)], 0)
+    assert asked(desk, 1) == asked(desk, 2) == []
+    (refusal,) = asked(desk, 3)
+    assert isinstance(refusal, Refuse)
+    assert (refusal.status, refusal.code) == (429, "too_many_held")
+    short = Desk(Limits(hold_s=1))
+    short.see([failed(2)], 0)
+    (refusal,) = asked(short, 1)
+    assert isinstance(refusal, Refuse)
+    assert (refusal.code, refusal.retry_after_s) == ("model_failed", 2)
+
+
+def test_who_waited_through_a_backoff_is_told_where_the_next_one_fails_too() -> None:
+    for began in (True, False):  # its process may not even have been started: no other state is seen then
+        desk = Desk()
+        desk.see([READY], 0)
+        desk.see([failed(1)], 1)
+        assert asked(desk, 1, now=1) == []
+        assert desk.tick(2) == [Wake("a", "a test", "me", 1)]
+        if began:
+            desk.see([replace(ASLEEP, state=S.STARTING)], 2.1)
+        (refusal,) = desk.see([failed(2)], 2.2)
+        assert isinstance(refusal, Refuse)
+        assert (refusal.code, refusal.retry_after_s) == ("model_failed", 2)
+        assert desk.held == 0
+
+
+def test_a_window_that_begins_within_a_backoff_is_no_failure() -> None:
+    desk = Desk()
+    desk.see([failed(1)], 0)
+    assert asked(desk, 1) == []
+    assert desk.see([replace(failed(20), window="kim has the card")], 0.5) == []
+    assert desk.see([failed(0)], 3) == [Wake("a", "a test", "me", 1)]
 
 
 def test_one_retry_where_no_byte_came() -> None:
@@ -221,7 +293,8 @@ class Alternating(RuleBasedStateMachine):
         self.answered: set[int] = set()
         self.next = 0
         self.swaps: list[float] = []
-        self.desk.see(self.models.values(), 0)
+        self.woken_at = dict.fromkeys(self.models, 0.0)
+        self.desk.see(self.told(), 0)
 
     def do(self, actions: list[Action]) -> None:
         for action in actions:
@@ -237,18 +310,24 @@ class Alternating(RuleBasedStateMachine):
                     self.answered.add(id)
                 case Wake(model=name):
                     assert self.models[name].state in (S.ASLEEP, S.FAILED)
+                    assert self.now > self.woken_at[name] - 1e-6, "woken within its backoff"
                     self.change(name, S.QUEUED)
-                    self.do(self.desk.see(list(self.models.values()), self.now))
+                    self.do(self.desk.see(self.told(), self.now))
                 case Sleep(model=name):
                     assert name not in self.flying.values(), "a busy model is put to sleep"
                     self.swaps.append(self.now)
                     self.change(name, S.DRAINING)
-                    self.do(self.desk.see(list(self.models.values()), self.now))
+                    self.do(self.desk.see(self.told(), self.now))
 
-    def change(self, name: str, state: ModelState) -> None:
+    def change(self, name: str, state: ModelState, *, backoff_s: float = 0) -> None:
         other = "b" if name == "a" else "a"
         blocked = (other,) if state is S.QUEUED else ()
-        self.models[name] = Seen(name=name, state=state, port=1, run="1", blocked_by=blocked, retry_after_s=2)
+        self.models[name] = Seen(name=name, state=state, port=1, run="1", blocked_by=blocked)
+        self.woken_at[name] = self.now + (backoff_s if state is S.FAILED else 0)
+
+    def told(self) -> list[Seen]:
+        """The platform's table as it says it now: of a backoff, what is left."""
+        return [replace(m, retry_after_s=max(0, self.woken_at[m.name] - self.now)) for m in self.models.values()]
 
     @rule(name=st.sampled_from("ab"), patient=st.booleans(), wakes=st.booleans())
     def arrives(self, name: str, patient: bool, wakes: bool) -> None:
@@ -286,8 +365,9 @@ class Alternating(RuleBasedStateMachine):
             S.FAILED: [],
         }[self.models[name].state]
         if following:
-            self.change(name, data.draw(st.sampled_from(following)))
-        self.do(self.desk.see(list(self.models.values()), self.now))
+            backoff_s = data.draw(st.sampled_from([0.0, 1.0, 4.0, 32.0, 300.0]))
+            self.change(name, data.draw(st.sampled_from(following)), backoff_s=backoff_s)
+        self.do(self.desk.see(self.told(), self.now))
 
     @rule(seconds=st.floats(0.1, 40))
     def time_passes(self, seconds: float) -> None:
@@ -320,8 +400,9 @@ class Alternating(RuleBasedStateMachine):
                 new = {S.QUEUED: S.STARTING if fits else S.QUEUED, S.STARTING: S.READY, S.DRAINING: S.ASLEEP}.get(
                     state, state
                 )
-                self.change(name, new)
-            self.do(self.desk.see(list(self.models.values()), self.now))
+                if new is not state:
+                    self.change(name, new)
+            self.do(self.desk.see(self.told(), self.now))
         assert self.desk.held == 0, "somebody waits for ever"
 
 

@@ -270,6 +270,7 @@ class Lives:
             kept.not_before_us = self._now() + int(backoff_s(kept.failures) * 1e6)
             code = error.code if isinstance(error, TenureError) else type(error).__name__
             self._set(kept, ModelState.FAILED, code, f"it cannot be woken: {error}")
+            self._news.tell()  # its backoff has begun anew, though nothing else may be new
             return
         kept.job, kept.port, kept.wakes = row.id, port, kept.wakes + 1
         kept.asked_us = self._now()

@@ -10,6 +10,7 @@ from .words import Seen, Ticket
 
 __all__ = ["Line"]
 
+HASTE_S = 0.5  # by so much a backoff may seem to have grown because one telling of it took longer than another
 LOAD_S = 5.0  # what a model is thought to need from its start until it is ready, before it was seen to
 
 
@@ -52,10 +53,24 @@ class Line:
     def up(self) -> bool:
         return self.seen.state is ModelState.READY and self.seen.port is not None
 
+    def backoff_s(self, now: float) -> float:
+        """How long nothing wakes it yet, after a failure.  What is said counts from when it is said."""
+        if self.seen.state is not ModelState.FAILED:
+            return 0.0
+        return max(0.0, self.told + self.seen.retry_after_s - now)
+
+    def fails_again(self, seen: Seen, now: float) -> bool:
+        """It had failed, and a wake has failed since without another state in between: its backoff has begun anew."""
+        if seen.window or not self.seen.state is seen.state is ModelState.FAILED:
+            return False
+        return seen.retry_after_s > self.backoff_s(now) + HASTE_S
+
     def moved(self, seen: Seen, now: float) -> None:
         """Into another state, or another run of the same."""
         if seen.state not in (ModelState.DRAINING, ModelState.FAILED):
             self.served = seen.state is ModelState.READY
+        elif self.seen.state is ModelState.FAILED:
+            self.served = False  # the next one was not even begun
         if seen.state is ModelState.READY:
             self.quiet_since = now
             if self.seen.state is ModelState.STARTING:

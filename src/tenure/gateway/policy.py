@@ -77,7 +77,7 @@ class Desk:
             line = self._lines.setdefault(
                 name, Line(seen, since=now, quiet_since=now, served=seen.state is ModelState.READY)
             )
-            if (seen.state, seen.run) != (line.seen.state, line.seen.run):
+            if (seen.state, seen.run) != (line.seen.state, line.seen.run) or line.fails_again(seen, now):
                 line.moved(seen, now)
                 if seen.state is ModelState.FAILED:
                     actions += self._failed(line)
@@ -186,7 +186,7 @@ class Desk:
     def _rouse(self, line: Line, ticket: Ticket, now: float) -> list[Action]:
         if line.seen.state not in (ModelState.ASLEEP, ModelState.FAILED) or now - line.asked_at < ASK_AGAIN_S:
             return []
-        if line.seen.state is ModelState.FAILED and now < line.since + line.seen.retry_after_s:
+        if line.backoff_s(now) > 0:
             return []
         line.asked_at = now
         return [Wake(line.seen.name, ticket.what, ticket.who, ticket.id)]
@@ -275,10 +275,8 @@ class Desk:
                 return max(self._swaps.due_in(now), patience, self._lasts(line, now)) + before * turn + line.load_s
             case ModelState.READY:  # somebody else is due: after that one's turn
                 return max(self._swaps.apart_s, limits.patience_s) + line.load_s
-            case ModelState.FAILED:
-                return max(0.0, line.since + seen.retry_after_s - now) + line.load_s
-            case ModelState.ASLEEP | ModelState.DRAINING:
-                return line.load_s
+            case ModelState.FAILED | ModelState.ASLEEP | ModelState.DRAINING:
+                return line.backoff_s(now) + line.load_s
 
     def _lasts(self, line: Line, now: float) -> float:
         """How much longer what is in flight in its way may be: about as long as it already is, for all that is known."""
@@ -300,9 +298,11 @@ class Desk:
             return None
         if seen.state is ModelState.QUEUED and not seen.placeable:
             return self._refuse(line, ticket, 503, "model_not_placed", _because(f"{seen.name} cannot be placed", seen), 60)  # fmt: skip
-        left = line.since + seen.retry_after_s - now
-        if seen.state is ModelState.FAILED and left > 0 and not ticket.excused:
-            return self._refuse(line, ticket, 503, "model_failed", _because(f"{seen.name} failed", seen), left)
+        left = line.backoff_s(now)
+        if left > 0 and not ticket.excused:
+            patience = self.limits.hold_s - _waited(ticket, now) if ticket.patient else 0.0
+            if left > min(self.limits.backoff_s, patience):
+                return self._refuse(line, ticket, 503, "model_failed", _because(f"{seen.name} failed", seen), left)
         return None
 
     def _failed(self, line: Line) -> list[Action]:

@@ -16,6 +16,7 @@ class Limits:
 
     held: int = 1024  # requests held at once, of all models together
     hold_s: float = 120.0  # while the model waits for its turn; loading has the model's own startTimeout
+    backoff_s: float = 5.0  # so much of a backoff after a failure is waited through; who meets a longer one is told
     patience_s: float = 10.0  # after this long in line, whoever is up takes nothing new
     residence_s: float = 5.0  # but not before it has been ready for this long
     drain_s: float = 30.0  # and for this long; after that, what is in flight is too long to hold others up for
@@ -38,7 +39,7 @@ class Seen:
     resident: bool = False
     blocked_by: tuple[str, ...] = ()
     placeable: bool = True
-    retry_after_s: float = 0.0  # of `failed`, and in a window: how long nothing wakes it
+    retry_after_s: float = 0.0  # of `failed`, and in a window: how long nothing wakes it, from when that is told
     window: str = ""  # why it cannot wake: a window has its card
 
 
