@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import getpass
 import hashlib
 import json
 import os
@@ -10,18 +11,27 @@ import secrets
 import stat
 import threading
 import time
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tenure.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from tenure.control.verbs import TokenChange
+from tenure.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
 from tenure.domain.ids import Instant
+from tenure.ledger import fold
 from tenure.portal.api.wire.tokens import CreatedToken, TokenRow
 from tenure.portal.grants import Grant
 from tenure.portal.tokens import TokenStore, check_exposure, is_loopback, weakness
 
 from .conftest import Door
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Opener = Callable[..., AbstractContextManager[Door]]
 
 
 def test_the_operators_token_is_made_once_and_only_its_owner_reads_it(tmp_path: Path) -> None:
@@ -191,7 +201,104 @@ def test_readers_never_see_a_token_between_two_of_its_forms(tmp_path: Path) -> N
     assert store.find(secrets_[3]) is None
 
 
+def test_what_cannot_be_told_is_not_done(tmp_path: Path) -> None:
+    """Each change is told of when nothing else can refuse it, and before it has any effect."""
+    store = TokenStore(tmp_path)
+    secret = store.create("ci", Grant(tokens_per_day=5))
+    seen: list[TokenChange] = []
+
+    def full(change: TokenChange) -> None:
+        seen.append(change)
+        raise Unavailable("the disk is full")
+
+    for attempt in (
+        lambda: store.create("new", Grant(), full),
+        lambda: store.ensure_operator(full),
+        lambda: store.change("ci", {"tokens_per_day": 6}, full),
+        lambda: store.revoke("ci", full),
+    ):
+        with pytest.raises(Unavailable):
+            attempt()
+    assert [(change.kind, change.name) for change in seen] == [
+        ("TokenCreated", "new"), ("TokenCreated", "operator"), ("TokenChanged", "ci"), ("TokenRevoked", "ci"),
+    ]  # fmt: skip
+    assert [path.name for path in tmp_path.iterdir()] == ["ci"]
+    found = store.find(secret)
+    assert found is not None
+    assert found.grant.tokens_per_day == 5
+
+    del seen[:]
+    for refused in (
+        lambda: store.create("ci", Grant(), full),
+        lambda: store.create("no/name", Grant(), full),
+        lambda: store.change("ci", {"tokens_per_day": 0}, full),
+        lambda: store.change("nobody", {}, full),
+        lambda: store.revoke("nobody", full),
+    ):
+        with pytest.raises((Conflict, InvalidRequest)):
+            refused()
+    assert store.change("ci", {"tokens_per_day": 5}, full).grant.tokens_per_day == 5, "as it was"
+    assert seen == []
+
+
 # -- over REST
+
+
+def test_the_diary_says_who_made_changed_and_ended_which_token_and_holds_none(
+    open_door: Opener, tmp_path: Path
+) -> None:
+    with open_door(tmp_path / "home") as door:
+        door.wait(door.submit("true"))
+        made = door.ask("POST", "/api/v1/tokens", {"name": "boss", "role": "operator"})
+        boss = {"Authorization": f"Bearer {made.json['token']}"}
+        agent = {"name": "agent", "scopes": ["models"], "models": ["a"], "tokens_per_day": 9000}
+        secret = door.ask("POST", "/api/v1/tokens", agent, headers=boss, over="tcp").json["token"]
+        assert door.ask("POST", "/api/v1/tokens", agent).status == 409
+        changes = {"models": None, "requests_per_minute": 60, "tokens_per_day": 9000}
+        assert door.ask("PATCH", "/api/v1/tokens/agent", changes, headers=boss, over="tcp").status == 200
+        assert door.ask("PATCH", "/api/v1/tokens/agent", changes).status == 200  # and nothing is new
+        assert door.ask("PATCH", "/api/v1/tokens/agent", {"models": []}).status == 422
+        assert door.ask("DELETE", "/api/v1/tokens/agent").status == 204
+        assert door.ask("DELETE", "/api/v1/tokens/agent").status == 404
+        again = door.ask("POST", "/api/v1/tokens", agent).json["token"]
+        user = door.ask("POST", "/api/v1/tokens", {"name": "kim"}).json["token"]
+        kim = {"Authorization": f"Bearer {user}"}
+        assert door.ask("DELETE", "/api/v1/tokens/agent", headers=kim, over="tcp").status == 403
+
+        diary = door.ask("GET", "/api/v1/events?limit=5000").json
+        told = [event for event in diary if event["kind"].startswith("Token")]
+        me = getpass.getuser()
+        assert [(e["kind"], e["data"]["name"], e["data"]["by"], e["data"]["via"]) for e in told] == [
+            ("TokenCreated", "operator", "tenure", "internal"),
+            ("TokenCreated", "boss", me, "socket"),
+            ("TokenCreated", "agent", "boss", "token"),
+            ("TokenChanged", "agent", "boss", "token"),
+            ("TokenRevoked", "agent", me, "socket"),
+            ("TokenCreated", "agent", me, "socket"),
+            ("TokenCreated", "kim", me, "socket"),
+        ]
+        assert (
+            told[2]["message"]
+            == "token agent is created by boss: user, for models, may ask a, 9,000 model tokens a day"
+        )
+        assert told[3]["message"] == "token agent is changed by boss: may ask all models, 60 requests a minute"
+        assert told[3]["data"]["was"] == {"models": ["a"], "requests_per_minute": None}
+        assert told[3]["data"]["rights"]["requests_per_minute"] == 60
+        prints = [hashlib.sha256(one.encode()).hexdigest()[:8] for one in (secret, again)]
+        assert [told[n]["data"]["fingerprint"] for n in (2, 3, 4, 5)] == [prints[0]] * 3 + [prints[1]]
+        page = door.ask("GET", "/").body.decode()
+        assert told[3]["message"] in page
+
+        ledger = door.platform.ledger
+        folded = fold(ledger.events(limit=5000))
+        assert {row.id: row for row in ledger.jobs().items} == folded.jobs
+        assert {row.run_id: row for row in ledger.attempts("1")} == folded.attempts
+        keys = [secret, again, user, made.json["token"], door.token]
+        digests = [hashlib.sha256(key.encode()).hexdigest() for key in keys]
+        for path in (tmp_path / "home").rglob("*"):
+            if path.is_file() and path.parent.name != "tokens":
+                kept = path.read_bytes()
+                assert not [key for key in keys + digests if key.encode() in kept], path
 
 
 def test_rest_creates_changes_lists_and_revokes(door: Door) -> None:

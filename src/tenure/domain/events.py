@@ -54,6 +54,10 @@ class EventKind(StrEnum):
     MODEL_CHANGED = "ModelChanged"  # its state is another one
     MODEL_ANSWERED = "ModelAnswered"  # the first token after a wake
     MODEL_HELD = "ModelHeld"  # a request waits for it
+    # access tokens
+    TOKEN_CREATED = "TokenCreated"  # by whom, and what it may do
+    TOKEN_CHANGED = "TokenChanged"
+    TOKEN_REVOKED = "TokenRevoked"
     # the house
     LIVELOCK = "Livelock"  # two jobs kept taking the place from each other; the second keeps it
     POLICY_LOADED = "PolicyLoaded"

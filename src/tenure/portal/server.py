@@ -7,21 +7,23 @@ the last answer is out.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import socket
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
 
 import uvicorn
 import uvloop
 
+from tenure.control import verbs
 from tenure.control.app import Platform
+from tenure.control.caller import INTERNAL
 from tenure.domain.errors import HouseFault
 
+from . import address
 from .app import build_app
 from .auth import PeerProtocol, Sessions
 from .metrics import Metrics
@@ -67,17 +69,16 @@ class PortalServer:
         """Listen and answer.  Raises Forbidden where a weak token would guard an open address, Unavailable for a taken one."""
         settings = self.platform.settings
         if is_loopback(settings.host):
-            self._store.ensure_operator()
+            self._store.ensure_operator(partial(verbs.record_token, self.platform, caller=INTERNAL))
         check_exposure(settings.host, self._store)
-        tcp = listen_tcp(settings.host, settings.port, preferred=_last_port(settings.daemon_dir))
+        tcp = listen_tcp(settings.host, settings.port, preferred=address.last_port(settings.daemon_dir, "port"))
         try:
             unix = listen_unix(settings.api_socket)
         except BaseException:
             tcp.close()
             raise
         port = tcp.getsockname()[1]
-        name = settings.host if settings.host not in ("0.0.0.0", "::") else "127.0.0.1"
-        url = f"http://[{name}]:{port}/" if ":" in name else f"http://{name}:{port}/"
+        url = address.url_of(settings.host, port) + "/"
         self.addresses = Addresses(socket=settings.api_socket, host=settings.host, port=port, url=url)
         app = build_app(
             self.platform,
@@ -110,7 +111,8 @@ class PortalServer:
         self._ready.wait()
         if self._failed is not None:
             raise HouseFault(f"the portal did not start: {self._failed}") from self._failed
-        _write_address(settings.daemon_dir, self.addresses)
+        said = {"socket": str(settings.api_socket), "host": settings.host, "port": port, "url": url}
+        address.write(settings.daemon_dir, said)
         return self.addresses
 
     def stop(self) -> None:
@@ -180,19 +182,3 @@ class _Server(uvicorn.Server):
         """Clients that still take nothing: their connections end here, and with them what waits to write."""
         for connection in list(self.server_state.connections):
             connection.transport.abort()
-
-
-def _last_port(folder: Path) -> int | None:
-    """The port of the daemon before, so that an open page finds the next one."""
-    try:
-        port = json.loads((folder / "address.json").read_text("utf-8"))["port"]
-        return port if isinstance(port, int) and 0 < port < 65536 else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _write_address(folder: Path, addresses: Addresses) -> None:
-    body = {"socket": str(addresses.socket), "host": addresses.host, "port": addresses.port, "url": addresses.url}
-    fresh = folder / f"address.json.{os.getpid()}"
-    fresh.write_text(json.dumps(body) + "\n", "utf-8")
-    fresh.replace(folder / "address.json")

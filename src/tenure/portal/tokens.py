@@ -2,6 +2,9 @@
 
 `operator` holds its token in clear, because the owner's own tools must find it; every other file holds a digest, so a
 created token is shown once and never again.  Nothing in this module writes a token to a log or an error.
+
+Who changes a token hands in `tell`, which is called with what is about to be done once nothing can refuse it any more, and
+before it has any effect; where it raises, nothing was done.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tenure.control.verbs import TokenChange
 from tenure.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
+from tenure.domain.events import EventKind
 from tenure.domain.ids import Instant
 
 from .grants import Grant
@@ -38,6 +43,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 _UNLIMITED = "the operator's token has no limits; create another one, and give it these"
 _Files = tuple[tuple[str, int, int, int], ...]
+_Tell = Callable[[TokenChange], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +58,21 @@ class Token:
     def role(self) -> str:
         return self.grant.role
 
+    @property
+    def fingerprint(self) -> str:
+        """For the diary: tells tokens apart and opens nothing (32 bits of the digest of a token of 256)."""
+        return self.digest.hex()[:8]
+
     def public(self, now: Instant) -> dict[str, Any]:
         return {"name": self.name, **self.grant.public(now)}
 
 
 def _now() -> Instant:
     return Instant(time.time_ns() // 1000)
+
+
+def _nobody(change: TokenChange) -> None:
+    """Where there is no diary."""
 
 
 class TokenStore:
@@ -71,17 +86,15 @@ class TokenStore:
         self._writing = threading.Lock()
         self._kept: tuple[_Files | None, tuple[Token, ...]] = (None, ())  # one value: readers never mix two of them
 
-    def ensure_operator(self) -> str:
+    def ensure_operator(self, tell: _Tell = _nobody) -> str:
         """The operator's token, made on the first call."""
         path = self.folder / OPERATOR
         try:
             return path.read_text("ascii").strip()
         except FileNotFoundError:
-            token = secrets.token_urlsafe(32)
-            self._write(OPERATOR, token + "\n")
-            return token
+            return self.create(OPERATOR, Grant(role=OPERATOR), tell)
 
-    def create(self, name: str, grant: Grant | None = None) -> str:
+    def create(self, name: str, grant: Grant | None = None, tell: _Tell = _nobody) -> str:
         """A new token, to be shown once.  Raises Conflict if the name is taken."""
         if not _NAME.fullmatch(name):
             raise InvalidRequest(f"{name!r} is no name for a token; use a-z, 0-9, '.', '_' and '-'", field="name")
@@ -90,12 +103,19 @@ class TokenStore:
         if name == OPERATOR:
             if grant.public(self._now()) != Grant(role=grant.role, created_at=grant.created_at).public(self._now()):
                 raise InvalidRequest(_UNLIMITED)
-            self._write(OPERATOR, token + "\n")
-        else:
-            self._write(name, _text(grant, hashlib.sha256(token.encode()).digest()))
+            grant = dataclasses.replace(grant, role=OPERATOR)
+        made = Token(name=name, grant=grant, digest=hashlib.sha256(token.encode()).digest())
+        with self._writing:
+            if os.path.lexists(self.folder / name):
+                raise _taken(name)
+            self._write(
+                made,
+                token + "\n" if name == OPERATOR else _text(made),
+                lambda: tell(_told(EventKind.TOKEN_CREATED, made, self._now())),
+            )
         return token
 
-    def change(self, name: str, changes: Mapping[str, Any]) -> Token:
+    def change(self, name: str, changes: Mapping[str, Any], tell: _Tell = _nobody) -> Token:
         """Other limits for the same token, from its next request on.  Raises NotFound, InvalidRequest."""
         if name == OPERATOR:
             raise InvalidRequest(_UNLIMITED)
@@ -103,9 +123,13 @@ class TokenStore:
             token = self._of(name)
             if token is None:
                 raise _unknown(name)
-            token = dataclasses.replace(token, grant=token.grant.changed(changes))
-            self._write(name, _text(token.grant, token.digest), over=True)
-        return token
+            changed = dataclasses.replace(token, grant=token.grant.changed(changes))
+            was, now = token.public(self._now()), changed.public(self._now())
+            other = {key: value for key, value in was.items() if now[key] != value and key != "expired"}
+            if other:
+                told = _told(EventKind.TOKEN_CHANGED, changed, self._now(), was=other)
+                self._write(changed, _text(changed), lambda: tell(told))
+        return changed
 
     def all(self) -> tuple[Token, ...]:
         """Expired ones too, by name."""
@@ -115,12 +139,15 @@ class TokenStore:
         now = self._now()
         return [token.public(now) for token in self._read()]
 
-    def revoke(self, name: str) -> None:
-        """Raises NotFound for a name that no token has."""
+    def revoke(self, name: str, tell: _Tell = _nobody) -> None:
+        """Raises NotFound for a name that no token has.  A damaged file goes, too: it opened nothing, and nobody is told."""
         try:
             if not _NAME.fullmatch(name):
                 raise FileNotFoundError
             with self._writing:
+                token = self._of(name)
+                if token is not None:
+                    tell(_told(EventKind.TOKEN_REVOKED, token, self._now()))
                 (self.folder / name).unlink()
         except FileNotFoundError:
             raise _unknown(name) from None
@@ -146,22 +173,23 @@ class TokenStore:
     def _of(self, name: str) -> Token | None:
         return next((token for token in self._read() if token.name == name), None)
 
-    def _write(self, name: str, text: str, *, over: bool = False) -> None:
-        """Readable by its owner alone from the first instant; `over` replaces a file whole.  Raises Conflict without it."""
+    def _write(self, token: Token, text: str, tell: Callable[[], None]) -> None:
+        """Readable by its owner alone from the first instant, and whole: it is on disk under another name, then it is told
+        of, then it has its own."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self.folder / (f".{name}.new" if over else name)
+        path = self.folder / f".{token.name}.new"
+        path.unlink(missing_ok=True)  # of a writer that was killed
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
-            fd = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if over else os.O_EXCL) | os.O_NOFOLLOW, 0o600)
-        except FileExistsError:
-            raise Conflict(
-                f"a token named {name!r} exists; `tenure token set {name}` changes it, or revoke it first"
-            ) from None
-        with os.fdopen(fd, "w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        if over:
-            path.replace(self.folder / name)
+            with os.fdopen(fd, "w", encoding="ascii") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            tell()
+            path.replace(self.folder / token.name)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
 
     def _read(self) -> tuple[Token, ...]:
         files = _listed(self.folder)
@@ -183,8 +211,17 @@ def _listed(folder: Path) -> _Files:
     return tuple(sorted(files))
 
 
-def _text(grant: Grant, digest: bytes) -> str:
-    return json.dumps({**grant.stored(), "sha256": digest.hex()}) + "\n"
+def _text(token: Token) -> str:
+    return json.dumps({**token.grant.stored(), "sha256": token.digest.hex()}) + "\n"
+
+
+def _told(kind: EventKind, token: Token, now: Instant, *, was: Mapping[str, Any] | None = None) -> TokenChange:
+    rights = {key: value for key, value in token.grant.public(now).items() if key not in ("created_at", "expired")}
+    return TokenChange(kind=kind, name=token.name, fingerprint=token.fingerprint, rights=rights, was=was or {})
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"a token named {name!r} exists; `tenure token set {name}` changes it, or revoke it first")
 
 
 def _unknown(name: str) -> NotFound:

@@ -8,9 +8,11 @@ from .models import report_inference, sleep, wake
 from .note import note
 from .retry import retry
 from .submit import answer, prepared, submit
+from .tokens import TokenChange, record_token
 from .window import claim_window, release_window, renew_window
 
 __all__ = [
+    "TokenChange",
     "answer",
     "cancel",
     "claim_window",
@@ -18,6 +20,7 @@ __all__ = [
     "hold",
     "note",
     "prepared",
+    "record_token",
     "release",
     "release_window",
     "reload_policy",

@@ -6,13 +6,15 @@ What was used is the gateway's word, which it keeps in `$TENURE_HOME/gateway/use
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from tenure.control import verbs
 from tenure.control.clock import wire
 from tenure.domain.errors import InvalidRequest, NotFound
 from tenure.domain.ids import Instant
@@ -43,7 +45,7 @@ def create_token(platform: Home, request: Request, caller: Asking, body: Body) -
     operators_only(caller, "creating tokens")
     asked = NewToken.model_validate(body)
     grant = Grant(role=asked.role, **_values(platform, asked, set(body) - {"name", "role"}))
-    token = _store(request).create(asked.name, grant)
+    token = _store(request).create(asked.name, grant, _diary(platform, caller))
     return Reply(
         {**_row(platform, request, asked.name), "token": token},
         status_code=201,
@@ -55,7 +57,7 @@ def create_token(platform: Home, request: Request, caller: Asking, body: Body) -
 def change_token(platform: Home, request: Request, caller: Asking, name: str, body: Body) -> Response:
     operators_only(caller, "changing tokens")
     changes = _values(platform, ChangeToken.model_validate(body), set(body))
-    _store(request).change(name, changes)
+    _store(request).change(name, changes, _diary(platform, caller))
     return Reply(_row(platform, request, name))
 
 
@@ -70,9 +72,9 @@ def check_token(platform: Home, request: Request, caller: Asking, body: Body) ->
 
 
 @router.delete("/tokens/{name}", status_code=204, operation_id="revoke_token", summary="Revoke a token", responses={204: {"description": "It opens nothing any more"}, **problems(403, 404)}, response_model=None)  # fmt: skip
-def revoke_token(request: Request, caller: Asking, name: str) -> Response:
+def revoke_token(platform: Home, request: Request, caller: Asking, name: str) -> Response:
     operators_only(caller, "revoking tokens")
-    _store(request).revoke(name)
+    _store(request).revoke(name, _diary(platform, caller))
     return Response(status_code=204)
 
 
@@ -80,6 +82,10 @@ def _store(request: Request) -> TokenStore:
     store = request.app.state.tokens
     assert isinstance(store, TokenStore)
     return store
+
+
+def _diary(platform: Home, caller: Asking) -> Callable[[verbs.TokenChange], None]:
+    return partial(verbs.record_token, platform, caller=caller)
 
 
 def _values(platform: Home, asked: TokenLimits, said: set[str]) -> dict[str, Any]:
