@@ -28,7 +28,7 @@ def output(attempt: AttemptSpec) -> str:
 def test_the_variables_of_a_script(rig: LocalRig, tmp_path: Path) -> None:
     attempt = script(
         rig, "env | grep ^SLURM_ | sort", job_id="37_4", number=2, name="train", tasks=4, cpus=8000,
-        array=ArraySpec(indices=(2, 4, 6)), memory=2 << 30,
+        array=ArraySpec(indices=(2, 4, 6)), memory=2 << 30, cards=[("GPU-a", "GPU-b")],
     )  # fmt: skip
     rig.backend.start(attempt)
     rig.news.settled(attempt.run_id)
@@ -36,6 +36,7 @@ def test_the_variables_of_a_script(rig: LocalRig, tmp_path: Path) -> None:
     wanted = {
         "SLURM_JOB_ID": "37_4", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "4", "SLURM_CPUS_PER_TASK": "2", "SLURM_ARRAY_JOB_ID": "37",
         "SLURM_ARRAY_TASK_ID": "4", "SLURM_ARRAY_TASK_COUNT": "3", "SLURM_ARRAY_TASK_MIN": "2", "SLURM_ARRAY_TASK_MAX": "6",
+        "SLURM_ARRAY_TASK_STEP": "2", "SLURM_GPUS_ON_NODE": "2",
         "SLURM_RESTART_COUNT": "1", "SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_NNODES": "1", "SLURM_MEM_PER_NODE": "2048",
     }  # fmt: skip
     assert {name: env.get(name) for name in wanted} == wanted
@@ -131,6 +132,7 @@ def test_the_open_mode(rig: LocalRig, tmp_path: Path, append: bool, text: str) -
     ("pattern", "name"),
     [
         ("%x-%j.out", "fit-37_4.out"), ("%A_%a", "37_4"), ("%A-%4a", "37-0004"), ("r%t", "r2"), ("100%%", "100%"), ("%q%", "%q%"),
+        ("%3t-%99a", "002-0000000004"), ("%5x-%7", "fit-%7"), ("a\\%j", "a%j"), ("%", "%"),
     ],
 )  # fmt: skip
 def test_patterns(pattern: str, name: str) -> None:
@@ -157,3 +159,20 @@ def test_srun_says_what_it_needs() -> None:
     done = subprocess.run([sys.executable, "-I", srun.__file__], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "no command" in done.stderr
+
+
+def test_outputs_of_srun_are_padded_too(tmp_path: Path) -> None:
+    words = ["-n2", "-o", "out-%2t-%5j", "sh", "-c", "echo $SLURM_PROCID"]
+    env = {"PATH": "/usr/bin:/bin", "SLURM_JOB_ID": "128"}
+    subprocess.run([sys.executable, "-I", srun.__file__, *words], cwd=tmp_path, env=env, check=True)
+    assert [(tmp_path / f"out-0{task}-00128").read_text() for task in (0, 1)] == ["0\n", "1\n"]
+
+
+def test_a_stop_while_srun_still_starts_its_tasks_reaches_them_all() -> None:
+    words = ["-n", "2000", "sh", "-c", "echo begun; exec sleep 600"]
+    with subprocess.Popen([sys.executable, "-I", srun.__file__, *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as step:  # fmt: skip
+        assert step.stdout is not None
+        step.stdout.readline()
+        step.terminate()
+        step.stdout.read()  # until the last task has gone: one that was missed would sleep for ten minutes
+        assert step.wait() == 143

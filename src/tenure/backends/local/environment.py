@@ -63,10 +63,13 @@ def of_script(spec: Mapping[str, Any]) -> dict[str, str]:
     }  # fmt: skip
     if job.get("memory"):
         env["SLURM_MEM_PER_NODE"] = str(int(job["memory"]) // (1024 * 1024))
+    if cards := spec["processes"][0]["cards"]:
+        env["SLURM_GPUS_ON_NODE"] = str(len(cards))
     if index:
         env["SLURM_ARRAY_JOB_ID"], env["SLURM_ARRAY_TASK_ID"] = base, index
         array = job.get("array")
         if array:
             env["SLURM_ARRAY_TASK_COUNT"] = str(array["count"])
             env["SLURM_ARRAY_TASK_MIN"], env["SLURM_ARRAY_TASK_MAX"] = str(array["min"]), str(array["max"])
+            env["SLURM_ARRAY_TASK_STEP"] = str(array["step"])
     return env

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .layout import log_name
+from .srun import filled
 
 __all__ = ["Outputs", "expand"]
 
@@ -16,31 +17,14 @@ __all__ = ["Outputs", "expand"]
 def expand(pattern: str, *, job: Mapping[str, Any], job_id: str, rank: int) -> str:
     """Slurm's filename pattern: %x name, %j job id, %A array's id, %a index, %t rank, %N host, %u user, %% percent.
 
-    `%4j` pads with zeros.  An unknown letter stays as it is written.
+    See `srun.filled`, which stands there because srun imports nothing of ours.
     """
     base, _, index = job_id.partition("_")
     values = {
         "x": str(job.get("name", "")).replace("/", "_"), "j": job_id, "J": job_id, "A": base, "a": index or "0", "t": str(rank), "n": "0",
         "N": socket.gethostname().split(".")[0], "u": str(job.get("owner") or os.environ.get("USER", "")), "%": "%", "s": "batch",
     }  # fmt: skip
-    out, i = [], 0
-    while i < len(pattern):
-        if pattern[i] != "%":
-            out.append(pattern[i])
-            i += 1
-            continue
-        j = i + 1
-        while j < len(pattern) and pattern[j].isdigit():
-            j += 1
-        letter = pattern[j] if j < len(pattern) else ""
-        if letter in values and letter:
-            width = min(int(pattern[i + 1 : j] or 0), 10)
-            value = values[letter]
-            out.append(value.zfill(width) if value.isdigit() else value)
-        else:
-            out.append(pattern[i : j + 1])
-        i = j + 1
-    return "".join(out)
+    return filled(pattern, values)
 
 
 class Outputs:

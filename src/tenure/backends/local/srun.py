@@ -14,10 +14,11 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["main"]
+__all__ = ["filled", "main"]
 
 _HELP = """usage: srun [-n TASKS] [-c CPUS] [-l] [-K] [-u] [-D DIR] [-o FILE] [-e FILE] [-i FILE] [--export=...] COMMAND [ARGUMENTS]
 Starts TASKS copies of COMMAND (SLURM_NTASKS by default) with SLURM_PROCID, SLURM_LOCALID and company."""
@@ -25,7 +26,7 @@ Starts TASKS copies of COMMAND (SLURM_NTASKS by default) with SLURM_PROCID, SLUR
 # options that this machine fulfils by itself, or that cannot matter on one node: taken in silence
 _SILENT_FLAGS = {
     "--exclusive", "--exact", "--overlap", "-u", "--unbuffered", "-Q", "--quiet", "-v", "--verbose", "-s", "--oversubscribe", "-O",
-    "--overcommit", "--multi-prog-off",
+    "--overcommit",
 }  # fmt: skip
 _SILENT_VALUES = {
     "-N", "--nodes", "--mpi", "--cpu-bind", "--cpu_bind", "--mem-bind", "--mem", "--mem-per-cpu", "--mem-per-gpu", "-J", "--job-name",
@@ -46,6 +47,7 @@ _FORWARDED = (
     signal.SIGQUIT,
     signal.SIGCONT,
 )
+_ENDING = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})  # who has not begun does not begin
 
 
 def _complain(text: str) -> None:
@@ -141,19 +143,37 @@ def _environment(options: dict[str, str], tasks: int, step: int) -> dict[str, st
     return env
 
 
+def filled(pattern: str, values: Mapping[str, str]) -> str:
+    """Slurm's filename pattern with its letters replaced.  `%4j` pads a number with zeros, to ten digits at most.
+
+    An unknown letter stays as it is written; a pattern with a backslash in it is taken literally, without the backslash.
+    """
+    if "\\" in pattern:
+        return pattern.replace("\\", "")
+    out, rest = "", pattern
+    while True:
+        head, percent, rest = rest.partition("%")
+        out += head
+        if not percent:
+            return out
+        letter = rest.lstrip("0123456789")[:1]
+        width, _, after = rest.partition(letter) if letter else (rest, "", "")
+        value = values.get(letter)
+        if value is None:
+            out += f"%{width}{letter}"
+        else:
+            out += value.zfill(min(int(width[:9] or 0), 10)) if value.isdecimal() else value
+        rest = after
+
+
 def _pattern(pattern: str, task: int, step: int) -> str:
     job = os.environ.get("SLURM_JOB_ID", "0")
-    names = {
-        "%t": str(task), "%s": str(step), "%j": job, "%J": f"{job}.{step}", "%x": os.environ.get("SLURM_JOB_NAME", ""), "%n": "0",
-        "%A": os.environ.get("SLURM_ARRAY_JOB_ID", job), "%a": os.environ.get("SLURM_ARRAY_TASK_ID", "0"),
-        "%N": socket.gethostname().split(".")[0], "%u": os.environ.get("USER", ""), "%%": "%",
+    values = {
+        "t": str(task), "s": str(step), "j": job, "J": f"{job}.{step}", "x": os.environ.get("SLURM_JOB_NAME", ""), "n": "0",
+        "A": os.environ.get("SLURM_ARRAY_JOB_ID", job), "a": os.environ.get("SLURM_ARRAY_TASK_ID", "0"),
+        "N": socket.gethostname().split(".")[0], "u": os.environ.get("USER", ""), "%": "%",
     }  # fmt: skip
-    out = ""
-    while "%" in pattern:
-        head, _, rest = pattern.partition("%")
-        out += head + names.get("%" + rest[:1], "%" + rest[:1])
-        pattern = rest[1:]
-    return out + pattern
+    return filled(pattern, values)
 
 
 class _Step:
@@ -168,6 +188,7 @@ class _Step:
         self._poll = select.poll()
         self._highest = 0
         self._killing = False
+        self._told = 0  # the signal that asked for the end
 
     def run(self) -> int:
         wake_reader, wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -177,6 +198,9 @@ class _Step:
             signal.signal(number, self._forward)
         self._poll.register(wake_reader, select.POLLIN)
         for task in range(self._tasks):
+            if self._told:
+                self._highest = max(self._highest, 128 + self._told)
+                break
             self._start(task)
         while self._pids or self._streams:
             for fd, _ in self._poll.poll():
@@ -189,6 +213,8 @@ class _Step:
         return self._highest
 
     def _forward(self, number: int, _: FrameType | None) -> None:
+        if number in _ENDING:
+            self._told = number
         for pid in list(self._pids):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -196,21 +222,25 @@ class _Step:
     def _start(self, task: int) -> None:
         pipes = [os.pipe2(os.O_CLOEXEC) for _ in (1, 2)] if "label" in self._options else []
         sys.stdout.flush()
+        # What comes meanwhile waits in the kernel: a child must not take it for its parent's, nor the parent miss the child.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
         pid = os.fork()
         if pid == 0:
-            self._become(task, [writer for _, writer in pipes])
+            self._become(task, [writer for _, writer in pipes], before)
         self._pids[pid] = task
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         for target, (reader, writer) in enumerate(pipes, start=1):
             os.close(writer)
             self._streams[reader] = (task, target, b"")
             self._poll.register(reader, select.POLLIN | select.POLLHUP)
 
-    def _become(self, task: int, writers: list[int]) -> NoReturn:
+    def _become(self, task: int, writers: list[int], mask: set[int]) -> NoReturn:
         try:
             ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # die with this srun
             signal.set_wakeup_fd(-1)
             for number in (*_FORWARDED, signal.SIGCHLD, signal.SIGPIPE):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             for target, writer in enumerate(writers, start=1):
                 os.dup2(writer, target)
             self._files(task)

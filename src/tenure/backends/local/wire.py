@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,9 @@ def _job(job: JobSpec) -> dict[str, Any]:
 
 def _array(indices: tuple[int, ...]) -> dict[str, int]:
     """What a task may ask about its array.  Not the indices: each of ten thousand tasks would carry all ten thousand."""
-    return {"count": len(indices), "min": min(indices), "max": max(indices)}
+    steps = {b - a for a, b in pairwise(sorted(indices))}
+    step = steps.pop() if len(steps) == 1 else 1
+    return {"count": len(indices), "min": min(indices), "max": max(indices), "step": step}
 
 
 def spec(attempt: AttemptSpec) -> dict[str, Any]:
