@@ -14,6 +14,7 @@ MAIN_AT = time.time()  # before the other imports, whose time is one of the phas
 # ruff: noqa: E402
 import argparse
 import json
+import math
 import os
 import signal
 import socket
@@ -67,6 +68,7 @@ def _knobs() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A model server with knobs.")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--load", type=float, default=0.0, help="seconds until /health says 200")
+    parser.add_argument("--load-until", type=Path, metavar="FILE", help="it is not loaded before that file is there")
     parser.add_argument(
         "--compile", type=float, default=0.0, help="seconds more, but for those whose cache directory is kept"
     )
@@ -109,6 +111,11 @@ def _leave(knobs: argparse.Namespace) -> None:
     os._exit(0)
 
 
+def _is_there(asked: dict[str, Any]) -> bool:
+    """The file for which an answer goes on, where the request names one in `until`."""
+    return "until" in asked and Path(asked["until"]).exists()
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 1024
@@ -130,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._note(b"")
         if self.path == "/health":
-            ready = time.monotonic() >= self.ready_at and not self.knobs.die_loading  # it dies before it is
+            ready = self._is_loaded() and not self.knobs.die_loading  # it dies before it is
             self._json(200 if ready else 503, {"status": "ok"})
         elif self.path.startswith("/pid"):
             self._json(200, {"pid": os.getpid()})
@@ -144,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self._body()
         self._note(body)
-        if time.monotonic() < self.ready_at or self.knobs.lie:
+        if not self._is_loaded() or self.knobs.lie:
             self._json(
                 503, {"error": {"message": "still loading", "type": "server_error", "param": None, "code": None}}
             )
@@ -163,14 +170,28 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(200, {"object": "list", "data": data, "model": asked.get("model"), "usage": {"prompt_tokens": 1, "total_tokens": 1}})  # fmt: skip
         else:
             time.sleep(float(asked.get("think", 0)))
+            while "until" in asked and not _is_there(asked):
+                time.sleep(0.02)
             _Handler.first_token_at = _Handler.first_token_at or time.time()
             self._json(200, self._completion(asked, len(body)))
 
+    def _is_loaded(self) -> bool:
+        return time.monotonic() >= self.ready_at and time.time() >= self._may_load_at()
+
+    def _may_load_at(self) -> float:
+        """When the file of `--load-until` came."""
+        gate: Path | None = self.knobs.load_until
+        if gate is None:
+            return 0.0
+        return gate.stat().st_mtime if gate.exists() else math.inf
+
     def _phases(self) -> dict[str, float | int | None]:
-        now, ready_at = time.time(), self.compiled_at or self.loaded_at
+        now, gate_at = time.time(), self._may_load_at()
+        loaded_at = max(self.loaded_at, gate_at)
+        ready_at = max(self.compiled_at or loaded_at, gate_at)
         return {
             "pid": os.getpid(), "process_started_at": process_started_at(), "main_at": MAIN_AT,
-            "imports_done_at": IMPORTS_DONE_AT, "load_done_at": self.loaded_at if now >= self.loaded_at else None,
+            "imports_done_at": IMPORTS_DONE_AT, "load_done_at": loaded_at if now >= loaded_at else None,
             "compile_done_at": self.compiled_at if self.compiled_at is not None and now >= self.compiled_at else None,
             "ready_at": ready_at if now >= ready_at else None, "first_token_at": self.first_token_at,
         }  # fmt: skip
@@ -192,6 +213,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             for number in range(count):
                 time.sleep(self.knobs.chunk_delay)
+                if _is_there(asked):
+                    break
                 if asked.get("die_at") == number:
                     os._exit(9)
                 _Handler.first_token_at = _Handler.first_token_at or time.time()
