@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 
 from tenure.cli.client import Client
@@ -29,6 +31,8 @@ class Answer:
     status: int
     headers: dict[str, str]
     body: bytes
+    asked_at: float
+    at: float
 
     @property
     def json(self) -> Any:
@@ -48,6 +52,7 @@ class Home:
     path: Path
     env: dict[str, str] = field(default_factory=dict)
     url: str = ""
+    bearer: dict[str, str] = field(default_factory=dict)  # headers with which its gateway tells which models there are
 
     def __post_init__(self) -> None:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TENURE_")}
@@ -71,9 +76,25 @@ class Home:
         (self.path / "policy" / f"{name}.json").write_text(json.dumps(document))
 
     def reload(self) -> None:
+        """The documents are read, and the gateway has heard of them."""
         self.rest("POST", "/policy:reload")
         names = {path.stem for path in (self.path / "policy").glob("*.json")}
-        eventually(lambda: names <= {one["id"] for one in self.ask("GET", "/v1/models").json["data"]})
+        eventually(lambda: names <= set(self.heard()))
+
+    def heard(self) -> dict[str, str]:
+        """Every model and its state, as the gateway has heard: a moment later than the platform says it."""
+        listed = self.ask("GET", "/v1/models", headers=self.bearer).json["data"]
+        return {one["id"]: one["status"] for one in listed}
+
+    def hears(self, name: str, state: str) -> None:
+        """Until the gateway has heard that a model is in that state."""
+        eventually(lambda: self.heard().get(name) == state)
+
+    def kill(self) -> None:
+        """The daemon, outright; back when it is gone."""
+        daemon = int(self.rest("GET", "/status")["pid"])
+        os.kill(daemon, signal.SIGKILL)
+        eventually(lambda: not alive(daemon))
 
     def connect(self, timeout: float = 30) -> http.client.HTTPConnection:
         at = urlsplit(self.url)
@@ -83,13 +104,14 @@ class Home:
     def ask(
         self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None, timeout: float = 30
     ) -> Answer:
-        connection = self.connect(timeout)
+        connection, asked_at = self.connect(timeout), time.time()
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json"} if data is not None else {}
         try:
             connection.request(method, path, data, sent | (headers or {}))
             answer = connection.getresponse()
-            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read())
+            told = {k.lower(): v for k, v in answer.getheaders()}
+            return Answer(answer.status, told, answer.read(), asked_at, time.time())
         finally:
             connection.close()
 
@@ -101,13 +123,18 @@ class Home:
         row: dict[str, Any] = next(row for row in self.rest("GET", "/models") if row["name"] == name)
         return row
 
-    def rest(self, method: str, path: str, **query: object) -> Any:
+    def rest(self, method: str, path: str, body: Any = None, **query: object) -> Any:
         """The platform's own REST, without a process for each question."""
         client = Client(load(self.env))
         try:
-            return client.call(method, path, query=query, body={} if method == "POST" else None)
+            return client.call(method, path, query=query, body={} if method == "POST" and body is None else body)
         finally:
             client.close()
+
+    def submit(self, *argv: str, gpu_memory: str = "12Gi") -> str:
+        """A training job that needs every share of the card: asked for at once, where the CLI would take its time."""
+        body = {"argv": argv, "priority": "training", "shares": 8, "gpu_memory": gpu_memory}
+        return str(self.rest("POST", "/jobs", body)["id"])
 
     def until(self, name: str, *states: str, timeout: float = 20) -> dict[str, Any]:
         found: dict[str, Any] = eventually(
@@ -115,17 +142,25 @@ class Home:
         )
         return found
 
+    def diary(self) -> list[dict[str, Any]]:
+        """All of it, page by page: a home that many tests share has a long one."""
+        found: list[dict[str, Any]] = []
+        while page := self.rest("GET", "/events", after=found[-1]["id"] if found else 0, limit=5000):
+            found += page
+        return found
+
     def events(self, kind: str) -> list[dict[str, Any]]:
-        return [event for event in self.rest("GET", "/events", limit=5000) if event["kind"] == kind]
+        return [event for event in self.diary() if event["kind"] == kind]
 
     def forget(self) -> None:
-        """Every model asleep, none declared."""
+        """Every model asleep, none declared, and the gateway has heard of it: the next test may use their names."""
         for row in self.rest("GET", "/models"):
             self.rest("POST", f"/models/{row['name']}:sleep")
         for path in (self.path / "policy").glob("*.json"):
             path.unlink()
         self.rest("POST", "/policy:reload")
         eventually(lambda: self.rest("GET", "/models") == [])
+        eventually(lambda: self.heard() == {})
 
 
 def eventually(look: Callable[[], Any], *, timeout: float = 20) -> Any:
@@ -138,15 +173,30 @@ def eventually(look: Callable[[], Any], *, timeout: float = 20) -> Any:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """Those that are written to their end: another process may be in the middle of one."""
+    whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+    return [json.loads(line) for line in whole.splitlines()]
+
+
+def alive(pid: int, word: str = "") -> bool:
+    """Is that process there, and no zombie?  With a word of its command line no other one that was given its number is."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX" and word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def gateway_pid(home: Home) -> int:
-    """The gateway's process: a child of any of the daemon's threads."""
+    """The gateway's process: a child of the daemon."""
     daemon = int(json.loads((home.path / "daemon" / "lock").read_text())["pid"])
-    children = {p for task in Path(f"/proc/{daemon}/task").iterdir() for p in (task / "children").read_text().split()}
-    (found,) = [int(p) for p in children if b"tenure.gateway.main" in Path(f"/proc/{p}/cmdline").read_bytes()]
-    return found
+
+    def look() -> list[int]:
+        children = psutil.Process(daemon).children()
+        return [child.pid for child in children if alive(child.pid, "tenure.gateway.main")]
+
+    (found,) = eventually(look)
+    return int(found)
 
 
 @contextmanager

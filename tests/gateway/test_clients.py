@@ -22,7 +22,8 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     with opened(folder / "home", TENURE_GATEWAY_TOKENS="1") as home:
         home.declare("small")
         home.declare("huge", gpuMemory="64Gi")
-        home.tenure("policy", "reload")
+        home.bearer = {"Authorization": f"Bearer {home.tenure('token', 'create', 'reader').strip()}"}
+        home.reload()
         yield home
 
 

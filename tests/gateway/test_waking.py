@@ -29,7 +29,7 @@ def test_twenty_at_once_start_one_process_and_get_twenty_answers(home: Home, tmp
     assert [e["data"]["cause"] for e in woken] == ["POST /v1/chat/completions"]
     held = eventually(lambda: len([e for e in home.events("ModelHeld") if e["data"]["model"] == "twenty"]) == 20)
     assert held
-    steps = eventually(lambda: (w := home.model("twenty")["last_wake"]).get("first_token_at") and w, timeout=3)
+    steps = eventually(lambda: (w := home.model("twenty")["last_wake"]).get("first_token_at") and w)
     order = [
         steps[step] for step in ("asked_at", "admitted_at", "started_at", "listening_at", "ready_at", "first_token_at")
     ]
@@ -55,14 +55,14 @@ def test_only_inference_resets_the_idle_clock(home: Home) -> None:
     home.declare("small", idleAfter="2s")
     home.reload()
     home.chat("small")
-    time.sleep(0.6)  # the gateway reports an end within a fifth of a second
-    asked = home.model("small")["last_inference_at"]
+    row = eventually(lambda: (r := home.model("small"))["last_inference_at"] and r["in_flight"] == r["held"] == 0 and r)
+    asked = row["last_inference_at"]  # its end is known: nothing of it moves the clock any more
     for _ in range(8):
         assert home.ask("GET", "/pid", headers={"X-Tenure-Model": "small"}).status in (200, 503)
         home.ask("GET", "/v1/models")
         time.sleep(0.1)
     assert home.model("small")["last_inference_at"] == asked
-    row = home.until("small", "asleep", timeout=8)
+    row = home.until("small", "asleep")
     assert "no inference for 2 s" in row["message"]
 
 
@@ -106,6 +106,7 @@ def test_who_does_not_want_to_wait_is_told_at_once(home: Home) -> None:
     assert (refused.status, refused.error["code"], refused.error["type"]) == (503, "model_not_ready", "server_error")
     assert int(refused.headers["retry-after"]) >= 1
     home.until("small", "ready")
+    home.hears("small", "ready")
     assert home.chat("small", headers={"X-Tenure-Wait": "0"}).status == 200
 
 
@@ -134,13 +135,14 @@ def test_what_cannot_be_placed_says_why(home: Home) -> None:
 
 @pytest.mark.parametrize("when", ["asleep", "answering"])
 def test_a_client_that_leaves_frees_its_slot_and_the_model_stays(home: Home, tmp_path: Path, when: str) -> None:
-    seen = tmp_path / "seen"
-    home.declare("small", "--load", "1.0", "--chunk-delay", "0.1", "--seen", str(seen))
+    seen, loaded = tmp_path / "seen", tmp_path / "loaded"
+    home.declare("small", "--load-until", str(loaded), "--chunk-delay", "0.1", "--seen", str(seen))
     home.reload()
     if when == "answering":
+        loaded.touch()
         home.chat("small")
     connection = home.connect()
-    body = json.dumps({"model": "small", "stream": True, "chunks": 200})
+    body = json.dumps({"model": "small", "stream": True, "chunks": 1000})
     connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
     if when == "answering":
         answer = connection.getresponse()
@@ -151,18 +153,17 @@ def test_a_client_that_leaves_frees_its_slot_and_the_model_stays(home: Home, tmp
         eventually(lambda: home.model("small")["held"] == 1)
     assert isinstance(connection.sock, socket.socket | None)
     connection.close()
-    left = time.monotonic()
-    if when == "answering":
-        eventually(lambda: any("left" in line for line in lines(seen)), timeout=2)
-        assert time.monotonic() - left < 1.5
+    if when == "answering":  # within a second, which a busy machine makes longer; it would go on for 100
+        eventually(lambda: any("left" in line for line in lines(seen)), timeout=6)
     row = eventually(lambda: (r := home.model("small"))["in_flight"] == r["held"] == 0 and r)
-    assert row["state"] in ("starting", "ready")
+    assert row["state"] == ("starting" if when == "asleep" else "ready")
+    loaded.touch()
     assert home.chat("small").status == 200
     if when == "asleep":
         assert sum("size" in line for line in lines(seen)) == 1, "its request was never sent"
 
 
-def test_a_model_that_comes_back_has_a_first_token_of_its_own(home: Home) -> None:
+def test_a_model_that_comes_back_has_a_first_token_of_its_own(home: Home, tmp_path: Path) -> None:
     home.declare("small")
     home.reload()
     home.chat("small")
@@ -171,26 +172,28 @@ def test_a_model_that_comes_back_has_a_first_token_of_its_own(home: Home) -> Non
     row = home.until("small", "ready")
     assert row["run_id"].endswith(".2")
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(home.chat, "small", think=1.5)
+        answer = pool.submit(home.chat, "small", until=str(tmp_path / "thought"))
         eventually(lambda: home.model("small")["in_flight"] == 1)  # the gateway has spoken of it since
         assert "first_token_at" not in home.model("small")["last_wake"]
+        (tmp_path / "thought").touch()
         assert answer.result().status == 200
     again = eventually(lambda: home.model("small")["last_wake"].get("first_token_at"))
     assert again > row["last_wake"]["ready_at"] > first
 
 
-def test_a_preempted_model_comes_back_and_the_held_question_is_answered(home: Home) -> None:
+def test_a_preempted_model_comes_back_and_the_held_question_is_answered(home: Home, tmp_path: Path) -> None:
     home.declare("small")
     home.reload()
     home.chat("small")
     first = home.model("small")["run_id"]
-    job = home.tenure(
-        "submit", "--priority", "training", "--shares", "8", "--gpu-memory", "12Gi", "--", "sleep", "2"
-    ).strip()
+    job = home.submit("sh", "-c", f"while [ ! -e '{tmp_path}/trained' ]; do sleep 0.1; done")
     row = home.until("small", "queued")
     assert row["job_id"] == first.partition(".")[0]
-    answer = home.chat("small")
-    assert answer.status == 200
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(home.chat, "small")
+        eventually(lambda: home.model("small")["held"] == 1)
+        (tmp_path / "trained").touch()
+        assert answer.result().status == 200
     assert home.model("small")["run_id"] == f"{row['job_id']}.2"
     assert json.loads(home.tenure("show", job, "-o", "json"))["outcome"] == "completed"
 

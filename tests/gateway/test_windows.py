@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,7 +17,7 @@ from tenure.gateway.policy import Desk
 from tenure.gateway.words import Forward, Limits, Refuse, Seen, Ticket, Wake, seen_of
 
 from .claims import Windows, check_nothing_wakes_inside, told
-from .conftest import Home, eventually
+from .conftest import Home, alive, eventually
 
 LIMITS = Limits(hold_s=120)
 SHUT = Seen(name="a", state=ModelState.ASLEEP, window="card 0 is claimed: window w1 of ann lasts until 16:00", retry_after_s=600)  # fmt: skip
@@ -105,31 +104,33 @@ def test_a_request_inside_wakes_nobody_and_hears_the_end(home: Home, windows: Wi
     assert home.model("always")["window"] is None
     windows.release(window["id"])
     eventually(lambda: home.model("small")["window"] is None)
-    assert home.chat("small").status == 200
+    eventually(lambda: home.chat("small").status == 200)
     check_nothing_wakes_inside(home, {"small"})
 
 
 def test_a_window_is_claimed_while_it_wakes(home: Home, windows: Windows) -> None:
-    home.declare("waking", "--load", "30", stopTimeout="2s")
+    """Its load would last for ever."""
+    home.declare("waking", "--load", "3600", stopTimeout="2s")
     home.reload()
     with ThreadPoolExecutor(3) as pool:
         held = [pool.submit(home.chat, "waking") for _ in range(3)]
         home.until("waking", "starting")
-        began = time.monotonic()
         window = windows.until(windows.claim("1h")["id"], "active")
         for answer in held:
-            told(answer.result(10), window)
-    assert time.monotonic() - began < 8
+            told(answer.result(20), window)
     eventually(lambda: home.model("waking")["state"] in ("queued", "asleep"))
     told(home.chat("waking"), window)
     windows.release(window["id"])
     check_nothing_wakes_inside(home, {"waking"})
 
 
-@pytest.mark.parametrize(("words", "ends"), [(6, True), (200, False)])
-def test_a_window_is_claimed_while_a_stream_runs(home: Home, windows: Windows, words: int, ends: bool) -> None:
-    """One that ends within stopTimeout ends; a longer one is told.  The card is not the window's before that."""
-    home.declare("streams", "--chunk-delay", "0.25", "--leave-after", "2.5", stopTimeout="3s")
+@pytest.mark.parametrize(("words", "stop_s", "ends"), [(6, 60, True), (2000, 3, False)])
+def test_a_window_is_claimed_while_a_stream_runs(
+    home: Home, windows: Windows, words: int, stop_s: int, ends: bool
+) -> None:
+    """One that ends within stopTimeout ends, and is not waited for any longer; a longer one is told.  The card is not the
+    window's before that."""
+    home.declare("streams", "--chunk-delay", "0.25", "--leave-after", "2.5", stopTimeout=f"{stop_s}s")
     home.reload()
     home.chat("streams")
     first, over, heard = threading.Event(), threading.Event(), bytearray()
@@ -147,12 +148,9 @@ def test_a_window_is_claimed_while_a_stream_runs(home: Home, windows: Windows, w
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
-    assert first.wait(10)
-    began = time.monotonic()
-    claimed = windows.claim("1h", wait=True)
-    window = windows.until(claimed["id"], "active")
-    took = time.monotonic() - began
-    assert over.wait(10)
+    assert first.wait(20)
+    window = windows.until(windows.claim("1h", wait=True)["id"], "active")
+    assert over.wait(20)
     listener.join(5)
     text = heard.decode()
     assert text.count("data:") > 1
@@ -161,7 +159,6 @@ def test_a_window_is_claimed_while_a_stream_runs(home: Home, windows: Windows, w
     else:
         assert '"error"' in text
         assert "[DONE]" not in text.split('"error"')[0]
-    assert took < 3 + 4
     told(home.chat("streams"), window)
     check_nothing_wakes_inside(home, {"streams"})
 
@@ -169,11 +166,13 @@ def test_a_window_is_claimed_while_a_stream_runs(home: Home, windows: Windows, w
 def test_who_asks_shortly_before_its_end_is_held_and_answered(home: Home, windows: Windows) -> None:
     home.declare("soon")
     home.reload()
-    window = windows.until(windows.claim("2s")["id"], "active")
-    eventually(lambda: home.model("soon")["window"])
+    window = windows.claim("4s")
     answer = home.chat("soon")
     assert answer.status == 200
     assert windows.until(window["id"], "ended")["reason"] == "Lapsed"
+    (held,) = [event for event in home.events("ModelHeld") if event["data"]["model"] == "soon"]
+    (end,) = [event for event in home.events("WindowEnded") if event["data"]["window"] == window["id"]]
+    assert held["id"] < end["id"], "it came before the end"
     check_nothing_wakes_inside(home, {"soon"})
 
 
@@ -186,24 +185,22 @@ def test_residents_stay_and_answer_or_leave_and_come_back_by_themselves(
     home.reload()
     home.until(name, "ready")
     first = int((tmp_path / "starts").read_text())
-    window = windows.claim("3s", including_resident=including)
+    window = windows.claim("1h", including_resident=including)
     windows.until(window["id"], "active")
     if including:
-        assert not alive(first)
+        assert not alive(first, str(tmp_path))
         answer = home.chat(name, headers={"X-Tenure-Wait": "0"})
         assert (answer.status, answer.error["code"]) == (503, "card_in_window")
     else:
         assert home.chat(name).json["pid"] == first
-    assert windows.until(window["id"], "ended")["reason"] == "Lapsed"
+    windows.release(window["id"])
     home.until(name, "ready")
+    home.hears(name, "ready")
     assert (home.chat(name).json["pid"] == first) is not including
     assert len((tmp_path / "starts").read_text().split()) == (2 if including else 1)
+    lapses = windows.claim("1s", including_resident=including)
+    assert windows.until(lapses["id"], "ended")["reason"] == "Lapsed"
+    home.until(name, "ready")
+    assert len((tmp_path / "starts").read_text().split()) == (3 if including else 1)
     if including:
         check_nothing_wakes_inside(home, {name})
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

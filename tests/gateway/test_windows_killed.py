@@ -5,8 +5,6 @@ All processes are real; the clock of everything that the platform starts is read
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from typing import Any
 import pytest
 
 from .claims import Windows, check_nothing_wakes_inside
-from .conftest import Home, eventually
+from .conftest import Home, alive, eventually
 
 BACK, FORTH = -7200, 86_400
 CLOCK = """\
@@ -53,7 +51,7 @@ class Lab:
     def servers(self) -> list[int]:
         """Of all that were ever started, those that live."""
         pids = self._starts.read_text().split() if self._starts.exists() else []
-        return [int(pid) for pid in pids if alive(int(pid))]
+        return [int(pid) for pid in pids if alive(int(pid), str(self._starts))]
 
     def jump(self, seconds: int) -> None:
         self._shift.write_text(str(seconds))
@@ -64,9 +62,7 @@ class Lab:
         return any(datetime.fromisoformat(event["at"]).timestamp() < time.time() for event in opened)
 
     def kill_and_restart(self) -> None:
-        daemon = int(self.home.rest("GET", "/status")["pid"])
-        os.kill(daemon, signal.SIGKILL)
-        eventually(lambda: not alive(daemon))
+        self.home.kill()
         self.home.up()
 
     def ask_in_the_background(self, model: str, **body: Any) -> threading.Thread:
@@ -79,13 +75,6 @@ class Lab:
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
         return thread
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.fixture(scope="module")
