@@ -54,7 +54,9 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
                     writer.write(SSE)
                     for number in range(3):
                         writer.write(chunk(b"data: word%d\n\n" % number))
-                        await asyncio.sleep(0.3)
+                        await asyncio.sleep(0.1)
+                        while "heard" in fields and not Path(fields["heard"]).exists():
+                            await asyncio.sleep(0.02)
                     writer.write(chunk(b"data: [DONE]\n\n") + chunk(b""))
                 elif method == "HEAD":
                     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12345\r\n\r\n")

