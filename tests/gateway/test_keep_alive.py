@@ -56,9 +56,9 @@ def test_it_is_the_models_idle_time_from_that_request_on(home: Home) -> None:
     home.chat("small", keep_alive=-1)
     eventually(lambda: sleeps_in(home) is None)
     assert home.model("small")["state"] == "ready"
-    home.chat("small", stream=True, keep_alive=1)
     asked = time.monotonic()
-    row = home.until("small", "asleep", timeout=8)
+    home.chat("small", stream=True, keep_alive=1)
+    row = home.until("small", "asleep")
     assert time.monotonic() - asked > 0.8
     assert "no inference for 1 s" in row["message"]
     home.chat("small")
@@ -70,7 +70,7 @@ def test_zero_sleeps_as_soon_as_nothing_is_in_flight(home: Home) -> None:
     home.reload()
     answer = home.chat("small", stream=True, chunks=4, keep_alive=0)
     assert answer.body.endswith(b"data: [DONE]\n\n"), "its own answer is whole"
-    home.until("small", "asleep", timeout=6)
+    home.until("small", "asleep")
 
 
 def test_one_that_nobody_understands_is_refused_before_anybody_is_asked(home: Home) -> None:

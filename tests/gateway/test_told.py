@@ -31,7 +31,7 @@ def told(home: Home, **wanted: object) -> dict[str, Any]:
         every = lines(home.path / "gateway" / "requests.jsonl")
         return [line for line in every if all(line.get(key) == value for key, value in wanted.items())]
 
-    return dict(eventually(look, timeout=3)[-1])
+    return dict(eventually(look)[-1])
 
 
 def spans(home: Home, trace: str) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ def test_a_request_that_wakes_and_waits_and_streams_is_told_whole(home: Home, tm
     assert 0.3 < line["held_s"] <= line["first_byte_s"] <= line["seconds"] < 20
     assert abs(line["at"] - time.time()) < 10
     assert list(line)[:2] == ["at", "model"]
-    (span,) = eventually(lambda: spans(home, TRACE), timeout=3)
+    (span,) = eventually(lambda: spans(home, TRACE))
     said = attributes(span)
     assert (span["name"], span["kind"], span["parentSpanId"]) == ("chat told", 2, PARENT)
     assert (said[otel.REQUEST_MODEL], said[otel.RUN], said[otel.JOB]) == ("told-sql", run, run.partition(".")[0])
@@ -97,7 +97,7 @@ def test_a_request_that_wakes_and_waits_and_streams_is_told_whole(home: Home, tm
     assert (line["prompt_tokens"], line["completion_tokens"]) == (3, 4)
     own = line["trace"]
     assert own != TRACE
-    (span,) = eventually(lambda: spans(home, own), timeout=3)
+    (span,) = eventually(lambda: spans(home, own))
     assert "parentSpanId" not in span
     assert (attributes(span)[otel.INPUT_TOKENS], attributes(span)[otel.OUTPUT_TOKENS]) == ("3", "4")
 
@@ -126,13 +126,13 @@ def test_a_refusal_is_a_line_and_a_span_with_its_error(home: Home) -> None:
     assert home.chat("told").status == 503
     line = told(home, model="told", status=503)
     assert (line["code"], line["run"], line["first_byte_s"]) == ("model_not_placed", None, None)
-    (span,) = eventually(lambda: spans(home, line["trace"]), timeout=3)
+    (span,) = eventually(lambda: spans(home, line["trace"]))
     assert span["status"] == {"code": 2, "message": "model_not_placed"}
     assert attributes(span)[otel.ERROR] == "model_not_placed"
 
 
 def test_who_leaves_while_it_is_held_has_a_line_with_its_wait(home: Home) -> None:
-    home.declare("told", "--load", "3")
+    home.declare("told", "--load", "3600")
     home.reload()
     connection = home.connect()
     connection.request("POST", "/v1/chat/completions", b'{"model":"told"}', {"Content-Type": "application/json"})
@@ -141,14 +141,14 @@ def test_who_leaves_while_it_is_held_has_a_line_with_its_wait(home: Home) -> Non
     connection.close()
     line = told(home, model="told", left=True)
     assert (line["status"], line["held"], line["run"], line["first_byte_s"]) == (499, True, None, None)
-    assert 0.3 < line["held_s"] <= line["seconds"] < 3
-    (span,) = eventually(lambda: spans(home, line["trace"]), timeout=3)
+    assert 0.3 < line["held_s"] <= line["seconds"]
+    (span,) = eventually(lambda: spans(home, line["trace"]))
     assert attributes(span)[otel.LEFT] is True
     assert "status" not in span, "that is no error of ours"
 
 
 def test_metrics_speak_of_models_and_never_of_what_a_user_wrote(home: Home) -> None:
-    home.declare("counted", "--load", "0.3", aliases=["other-name"])
+    home.declare("counted", "--load", "1", aliases=["other-name"])
     home.reload()
     home.chat("other-name")
     home.chat("counted", stream=True)
@@ -169,11 +169,11 @@ def test_metrics_speak_of_models_and_never_of_what_a_user_wrote(home: Home) -> N
         }
         return values if values.get("tenure_gateway_requests_total") == 2 else None
 
-    values = eventually(look, timeout=3)
+    values = eventually(look)
     for name in ("request_duration", "time_to_first_token", "overhead", "queue_time"):
         assert values[f"tenure_gateway_{name}_seconds_count"] == 2
-    assert values["tenure_gateway_queue_time_seconds_sum"] > 0.2
-    assert 0 < values["tenure_gateway_overhead_seconds_sum"] < 0.2
+    assert values["tenure_gateway_queue_time_seconds_sum"] > 0.8
+    assert 0 < values["tenure_gateway_overhead_seconds_sum"] < 0.8, "the wait is no part of it"
     assert values["tenure_gateway_wakes_total"] == 1
     assert values["tenure_gateway_in_flight_requests"] == values["tenure_gateway_held_requests"] == 0
 
