@@ -7,6 +7,7 @@ shows that a limit lets go again.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import signal
 import socket
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,7 @@ import openai
 import psutil
 import pytest
 
-from tenure.cli.client import Client
-from tenure.settings import load
-
-from .conftest import Answer, Home, eventually, lines
+from .conftest import Answer, Home, alive, eventually, gateway_pid, lines
 
 PRICE = 7  # model tokens of one answer of the small server
 
@@ -40,12 +39,15 @@ def own_address() -> str:
     return "127.0.0.1"
 
 
-def call(home: Home, method: str, path: str, body: Any = None) -> Any:
-    client = Client(load(home.env))
-    try:
-        return client.call(method, path, body=body)
-    finally:
-        client.close()
+def within_a_second(key: Key, status: int) -> Answer:
+    """What is changed now is known to every request that comes a second later."""
+    changed = time.monotonic()
+    while True:
+        asked = time.monotonic()
+        if (answer := key.chat()).status == status:
+            return answer
+        assert asked - changed <= 1, f"still {answer.status}"
+        time.sleep(0.05)
 
 
 @dataclass
@@ -67,7 +69,7 @@ class Key:
         return [one["id"] for one in self.home.ask("GET", "/v1/models", headers=self.bearer).json["data"]]
 
     def use(self) -> dict[str, Any]:
-        use: dict[str, Any] = next(row["use"] for row in call(self.home, "GET", "/tokens") if row["name"] == self.name)
+        use: dict[str, Any] = next(row["use"] for row in self.home.rest("GET", "/tokens") if row["name"] == self.name)
         return use
 
 
@@ -79,7 +81,7 @@ class Far:
     def key(self, **limits: Any) -> Key:
         """A new token: the gateway has not heard of it, and so believes nothing old."""
         name = f"t{secrets.token_hex(4)}"
-        return Key(self.home, name, call(self.home, "POST", "/tokens", {"name": name, **limits})["token"])
+        return Key(self.home, name, self.home.rest("POST", "/tokens", {"name": name, **limits})["token"])
 
     def journal(self, key: Key) -> list[dict[str, Any]]:
         return [line for line in lines(self.home.path / "gateway" / "requests.jsonl") if line["who"] == key.name]
@@ -167,24 +169,22 @@ def test_a_token_reaches_no_server_and_no_file(far: Far) -> None:
     assert far.home.path / "gateway" / "requests.jsonl" in looked_at
     assert any(path.name == "gateway.log" for path in looked_at)
     for path in [*looked_at, far.seen]:
-        text = path.read_bytes()
-        assert key.secret.encode() not in text, path
-        assert wrong.encode() not in text, path
+        with suppress(FileNotFoundError):  # a new one that takes an old one's name, or an old one that is dropped
+            text = path.read_bytes()
+            assert key.secret.encode() not in text, path
+            assert wrong.encode() not in text, path
 
 
 def test_an_end_and_a_revocation_are_known_within_a_second(far: Far) -> None:
     key = far.key(expires="3s")
     assert key.chat().status == 200
-    over = eventually(lambda: (answer := key.chat()).status == 401 and answer, timeout=6)
+    over = eventually(lambda: (answer := key.chat()).status == 401 and answer)
     assert over.error["code"] == "expired_token"
     assert f"tenure token set {key.name} --expires" in over.error["message"]
     revoked = far.key()
     assert revoked.chat().status == 200
-    call(far.home, "DELETE", f"/tokens/{revoked.name}")
-    assert (
-        eventually(lambda: (answer := revoked.chat()).status == 401 and answer, timeout=1).error["code"]
-        == "invalid_api_key"
-    )
+    far.home.rest("DELETE", f"/tokens/{revoked.name}")
+    assert within_a_second(revoked, 401).error["code"] == "invalid_api_key"
 
 
 # -- which models
@@ -249,17 +249,17 @@ def test_of_fifty_at_once_exactly_as_many_pass_as_may(far: Far) -> None:
     assert refused.headers["content-type"] == "application/json"
     assert (refused.error["type"], refused.error["code"]) == ("rate_limit_error", "rate_limit_exceeded")
     assert f"tenure token set {key.name} --requests-per-minute" in refused.error["message"]
-    assert 50 <= int(refused.headers["retry-after"]) <= 61
+    assert 59 - (refused.at - min(answer.asked_at for answer in answers)) <= int(refused.headers["retry-after"]) <= 61
     assert refused.headers["x-ratelimit-reset-requests"].endswith("s")
     assert "x-should-retry" not in refused.headers
     assert eventually(lambda: sorted(line["status"] for line in far.journal(key)) == [200] * 10 + [429] * 40)
     eventually(lambda: key.use()["requests_today"] == 10)
 
-    call(far.home, "PATCH", f"/tokens/{key.name}", {"requests_per_minute": 12})
-    assert eventually(lambda: (answer := key.chat()).status == 200 and answer, timeout=1)
+    far.home.rest("PATCH", f"/tokens/{key.name}", {"requests_per_minute": 12})
+    within_a_second(key, 200)
     assert [key.chat().status for _ in range(3)] == [200, 429, 429], "what was used before counts"
-    call(far.home, "PATCH", f"/tokens/{key.name}", {"requests_per_minute": None})
-    free = eventually(lambda: (answer := key.chat()).status == 200 and answer, timeout=1)
+    far.home.rest("PATCH", f"/tokens/{key.name}", {"requests_per_minute": None})
+    free = within_a_second(key, 200)
     assert "x-ratelimit-limit-requests" not in free.headers
 
 
@@ -320,9 +320,9 @@ def test_what_was_used_outlives_a_gateway_that_is_killed(far: Far) -> None:
     key = far.key(requests_per_minute=4, tokens_per_day=1000)
     assert [key.chat().status for _ in range(4)] == [200] * 4
     eventually(lambda: key.use()["tokens_today"] == 4 * PRICE)
-    (gateway,) = [p for p in psutil.process_iter(["cmdline"]) if "tenure.gateway.main" in (p.info["cmdline"] or ()) and p.environ().get("TENURE_HOME") == str(far.home.path)]  # fmt: skip
-    gateway.send_signal(signal.SIGKILL)
-    gateway.wait(5)
+    gateway = gateway_pid(far.home)
+    os.kill(gateway, signal.SIGKILL)
+    eventually(lambda: not alive(gateway, "tenure.gateway.main"))
     assert key.chat().status == 429
     assert key.use()["tokens_today"] == 4 * PRICE
     kept = far.home.path / "gateway" / "use.json"
@@ -347,9 +347,10 @@ def short(far: Far) -> Iterator[Home]:
 def test_who_waits_as_long_as_told_is_answered(far: Far, short: Home) -> None:
     key = far.key(requests_per_minute=2)
     key.home = short
-    assert [key.chat().status for _ in range(2)] == [200, 200]
-    refused = key.chat()
-    assert refused.status == 429
+    with ThreadPoolExecutor(8) as pool:  # at once: two seconds are soon over
+        answers = list(pool.map(lambda _: key.chat(), range(8)))
+    assert sorted(answer.status for answer in answers)[:2] == [200, 200]
+    refused = next(answer for answer in answers if answer.status == 429)
     time.sleep(int(refused.headers["retry-after"]))
     assert key.chat().status == 200
     with openai.OpenAI(base_url=short.url, api_key=key.secret, max_retries=2) as client:
