@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from tenure.backends.local import LocalBackend
+from tenure.backends.local.layout import REQUESTS
 from tenure.backends.local.locks import is_locked
+from tenure.backends.local.requests import Requests, ask
 from tenure.domain.attempt import AttemptSpec, AttemptState, Observation, Stop, StopKind
 from tenure.domain.errors import LaunchError, Unavailable
 from tenure.domain.job import GangPolicy, LogSpec
@@ -255,6 +257,19 @@ def test_a_stop_on_a_full_disk_still_stops(small_disk: Path) -> None:
         assert read_record(attempt.run_dir).outcome == "cancelled"
     finally:
         rig.close()
+
+
+def test_a_request_that_a_full_disk_has_cut_is_no_request_and_spoils_none(small_disk: Path) -> None:
+    """Nobody is there to hear it: it is written whole, or whoever asks is told."""
+    path = small_disk / REQUESTS
+    path.write_bytes(b'{"id": "0", "kind": "' + b"x" * (4096 - 40) + b'"}\n')  # the page has room for a part of a line
+    fill(small_disk)
+    with pytest.raises(OSError, match="No space"):
+        ask(str(small_disk), {"kind": "stop", "stop": "cancel"})
+    (small_disk / "filler").unlink()
+    assert not ask(str(small_disk), {"kind": "stop", "stop": "preempt"})
+    _, *found = Requests(str(small_disk)).read()
+    assert [request["stop"] for request in found] == ["preempt"]
 
 
 def test_a_home_that_cannot_be_written_refuses_and_leaves_nothing(rig: LocalRig, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from .clock import Clock
 from .facts import fold
 
-__all__ = ["Journal", "append_line", "preallocate", "read_lines"]
+__all__ = ["Journal", "append_line", "open_lines", "preallocate", "read_lines"]
 
 _KEEP_SIZE = 1  # fallocate: blocks beyond the end of the file
 _RESERVED_BYTES = 16 * 1024
@@ -31,8 +31,24 @@ def preallocate(fd: int, bytes_: int, *, keep_size: bool = True) -> bool:
     return bool(done == 0)
 
 
+def open_lines(path: str) -> int:
+    """A descriptor for `append_line`.  A line torn earlier, by a crash or a full disk, is closed so that it spoils only itself.
+
+    Raises OSError.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        if size and os.pread(fd, 1, size - 1) != b"\n":
+            os.write(fd, b"\n")
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
 def append_line(fd: int, fields: Mapping[str, Any]) -> None:
-    """One line, one write.  A line torn by an earlier crash is closed first, so that it spoils only itself."""
+    """One line, one write.  Raises OSError where it could not be written whole."""
     data = json.dumps(fields, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
     written = os.write(fd, data)
     if written != len(data):  # a full disk took a part
@@ -66,10 +82,7 @@ class Journal:
         self._clock = clock
         self.facts = fold(read_lines(path))
         self.full_disk = False
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        size = os.fstat(self._fd).st_size
-        if size and os.pread(self._fd, 1, size - 1) != b"\n":
-            os.write(self._fd, b"\n")
+        self._fd = open_lines(path)
         preallocate(self._fd, _RESERVED_BYTES)
 
     def write(self, kind: str, **fields: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import os
 import time
 from typing import Any
 
+from .journal import append_line, open_lines
 from .layout import CONTROL_SOCKET, REQUESTS
 from .sockets import send_datagram
 
@@ -22,19 +23,17 @@ def ask(run_dir: str, request: dict[str, Any]) -> bool:
 
     Raises OSError where it could neither be written nor be heard.
     """
-    line = json.dumps(
-        {"v": 1, "id": f"{os.getpid()}-{time.monotonic_ns()}", "at": time.time_ns() // 1000, **request}
-    ).encode()
+    line = {"v": 1, "id": f"{os.getpid()}-{time.monotonic_ns()}", "at": time.time_ns() // 1000, **request}
     trouble: OSError | None = None
     try:
-        fd = os.open(os.path.join(run_dir, REQUESTS), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        fd = open_lines(os.path.join(run_dir, REQUESTS))
         try:
-            os.write(fd, line + b"\n")
+            append_line(fd, line)
         finally:
             os.close(fd)
     except OSError as error:
         trouble = error
-    heard = send_datagram(os.path.join(run_dir, CONTROL_SOCKET), line)
+    heard = send_datagram(os.path.join(run_dir, CONTROL_SOCKET), json.dumps(line).encode())
     if trouble is not None and not heard:
         raise trouble
     return heard
