@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tenure.control import cards as card_finding
-from tenure.control import policies, verbs, views, window_gate
+from tenure.control import policies, verbs, views, window_gate, window_jobs
 from tenure.control.app import Platform
 from tenure.control.caller import Caller
 from tenure.control.clock import Clock
@@ -28,7 +28,7 @@ from tenure.control.namings import class_of
 from tenure.control.verbs.submit import submit_specs
 from tenure.control.window_rule import Rule
 from tenure.domain.errors import Conflict, InvalidRequest
-from tenure.domain.ids import Instant, JobId, run_id
+from tenure.domain.ids import Instant, JobId, WorkloadKey, run_id
 from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
 from tenure.domain.window import WindowState
 from tenure.ledger import Ledger, WindowRow, fold
@@ -65,6 +65,8 @@ class WindowStates(RuleBasedStateMachine):
         spec = {"command": ["serve", "{port}"], "queueName": "large-model", "priorityClassName": "on-demand", "shares": 1, "gpuMemory": "1Gi"}  # fmt: skip
         document = {"apiVersion": "tenure.dev/v1", "kind": "Model", "metadata": {"name": "small"}, "spec": spec}
         (self.settings.policy_dir / "small.json").write_text(json.dumps(document))
+        self.stopped = False
+        self.unused: dict[str, int] = {}  # since when a job has not used its open window
         self._open()
 
     def _open(self) -> None:
@@ -94,7 +96,11 @@ class WindowStates(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             self.world.stubborn.clear()
+            if self.stopped:
+                self.the_queue_is_stopped_or_started()
             for _ in range(100):
+                for card in list(self.platform.pool.out):
+                    verbs.undrain(self.platform, card, caller=ROOT)
                 for window in self.windows():
                     if window.job_id is None:
                         verbs.release_window(self.platform, window.id, caller=ROOT)
@@ -123,7 +129,7 @@ class WindowStates(RuleBasedStateMachine):
     def claim(
         self, who: Caller, length: int, begin: int | None, wait: bool, including: bool, lease: int | None, card: str | None
     ) -> None:  # fmt: skip
-        with suppress(Conflict):
+        with suppress(Conflict, InvalidRequest):  # taken, or there is no card
             verbs.claim_window(
                 self.platform, caller=who, length=f"{length}s", begin=f"now+{begin}seconds" if begin else None, wait=wait,
                 including_resident=including, lease_s=lease, card=card,
@@ -145,13 +151,15 @@ class WindowStates(RuleBasedStateMachine):
 
     @rule(
         who=st.sampled_from([ANN, BOB]), priority=st.sampled_from(["on-demand", "batch", "training", "always-on"]),
-        time=st.sampled_from([None, "10s", "100s"]), shares=st.integers(1, 4), window=st.booleans(), stubborn=st.booleans(),
+        time=st.sampled_from([None, "10s", "100s"]), shares=st.integers(1, 4), stubborn=st.booleans(),
+        window=st.sampled_from([{}, {}, {"window": True}, {"window": True, "including_resident": True}]),
+        queue=st.sampled_from(["general", "large-model"]),
     )  # fmt: skip
     def submit(
-        self, who: Caller, priority: str, time: str | None, shares: int, window: bool, stubborn: bool
+        self, who: Caller, priority: str, time: str | None, shares: int, window: dict[str, bool], stubborn: bool, queue: str
     ) -> None:  # fmt: skip
-        """A stubborn one will not hear of leaving until it ends by itself."""
-        body: dict[str, Any] = {"argv": ["work"], "workdir": self._folder, "shares": shares, "gpu_memory": "1Gi", "priority": priority, "window": window}  # fmt: skip
+        """A stubborn one will not hear of leaving until it ends by itself.  large-model may have one share at a time."""
+        body: dict[str, Any] = {"argv": ["work"], "workdir": self._folder, "shares": shares, "gpu_memory": "1Gi", "priority": priority, "queue": queue, "backoff_limit": 3, **window}  # fmt: skip
         with suppress(InvalidRequest):
             job = verbs.submit(self.platform, body | ({"time": time} if time else {}), caller=who)["id"]
             if stubborn:
@@ -172,6 +180,39 @@ class WindowStates(RuleBasedStateMachine):
         if there:
             self._leave(lambda run: run == there[pick % len(there)])
 
+    @rule(pick=st.integers(0, 9))
+    def one_fails(self, pick: int) -> None:
+        """It is tried again, in a second or in four."""
+        there = sorted(live.current_run for live in self.conductor.live.values() if live.launched)
+        if there:
+            self._leave(lambda run: run == there[pick % len(there)], exit_code=1)
+
+    @rule(pick=st.integers(0, 9), hold=st.booleans())
+    def one_is_held_or_let_go(self, pick: int, hold: bool) -> None:
+        queued = [live.id for live in self.conductor.live.values() if live.state is JobState.QUEUED]
+        if queued:
+            (verbs.hold if hold else verbs.release)(self.platform, queued[pick % len(queued)], caller=ROOT)
+            self._settle()
+
+    @rule()
+    def the_queue_is_stopped_or_started(self) -> None:
+        self.stopped = not self.stopped
+        path = self.settings.policy_dir / "20-cluster-queues.yaml"
+        head = "  name: general\nspec:\n"
+        text = path.read_text().replace("  stopPolicy: Hold\n", "")
+        path.write_text(text.replace(head, head + "  stopPolicy: Hold\n") if self.stopped else text)
+        verbs.reload_policy(self.platform, caller=ROOT)
+        self._settle()
+
+    @rule(card=st.sampled_from(["0", "1"]), move=st.booleans())
+    def a_card_goes_out_of_the_pool_or_comes_back(self, card: str, move: bool) -> None:
+        found = self.platform.pool.find(card)
+        if found.cordoned:
+            verbs.undrain(self.platform, found.id, caller=ROOT)
+        else:
+            verbs.drain(self.platform, found.id, caller=ROOT, move=move)
+        self._settle()
+
     @rule(seconds=st.sampled_from([1, 5, 20, 60]))
     def pass_time(self, seconds: int) -> None:
         self.clock.wall += seconds * SECOND
@@ -188,6 +229,7 @@ class WindowStates(RuleBasedStateMachine):
         """Nothing is said; attempts live on; the clock may jump before the next daemon looks at it."""
         self.platform.ledger.close()
         self.clock = Turned(self.clock.wall + seconds * SECOND)
+        self.unused.clear()
         self._open()
 
     # ------------------------------------------------------------------ what always holds
@@ -221,6 +263,27 @@ class WindowStates(RuleBasedStateMachine):
                 spared = any(rule_.spared(live) for live in there)
                 leaving = all(live.state in (JobState.EVICTING, JobState.CANCELLING) for live in there)
                 assert spared or leaving, "nobody asked them to leave"
+
+    @invariant()
+    def no_card_is_kept_for_a_job_that_does_not_start(self) -> None:
+        windows, now = self.conductor.windows, self.clock.steady()
+        for window in self.windows():
+            live = self.conductor.live.get(window.job_id) if window.job_id is not None else None
+            if live is None:
+                continue
+            if window.state is WindowState.ACTIVE and live.state is JobState.QUEUED:
+                assert not live.held
+                since = self.unused.setdefault(window.id, now)
+                pend = self.platform.engine.status(WorkloadKey(live.id)) if live.in_engine else None
+                if pend is not None and pend.reason == "WaitingForPreemptedWorkloads":
+                    del self.unused[window.id]
+                else:
+                    assert now - since < window_jobs.PATIENCE_US, (window, live.message)
+            else:
+                self.unused.pop(window.id, None)
+            if windows.holds(window) and window.state is WindowState.WAITING:
+                assert windows.obstacle(window) is None
+                assert not self.platform.pool.find(window.card).cordoned
 
     @invariant()
     def who_waits_for_a_window_is_told_of_one_that_is_there(self) -> None:
@@ -265,12 +328,12 @@ class WindowStates(RuleBasedStateMachine):
             if live.state in HOLDS_QUOTA and live.admission and any(p.card == card for p in live.admission.placements)
         ]
 
-    def _leave(self, which: Callable[[str], bool]) -> None:
+    def _leave(self, which: Callable[[str], bool], *, exit_code: int = 0) -> None:
         for live in list(self.conductor.live.values()):
             run = live.current_run
             if live.state in HOLDS_QUOTA and run in self.world.attempts and which(run):
                 self.world.stubborn.discard(run)
-                self.conductor.backend.finish(run)  # type: ignore[attr-defined]
+                self.conductor.backend.finish(run, exit_code)  # type: ignore[attr-defined]
         self._settle()
 
     def _check_diary(self) -> None:

@@ -10,7 +10,7 @@ from tenure.control import verbs, views, window_jobs
 from tenure.domain.errors import InvalidRequest
 
 from .conftest import ME, House
-from .test_windows import ANN, BOB, check_windows, gpu, state, two, until_state
+from .test_windows import ANN, BOB, check_windows, claim, gpu, state, two, until_state
 
 __all__ = ["two"]  # the fixture
 
@@ -178,6 +178,43 @@ def test_a_window_waits_for_its_card_to_be_in_the_pool(two: House) -> None:
     verbs.undrain(two.platform, card, caller=ME)
     until_state(two, window, "active")
     check_windows(two)
+
+
+def test_a_card_that_comes_back_to_the_pool_is_seen_by_those_whom_a_window_keeps_out(two: House) -> None:
+    one, other = (card.id for card in two.platform.cards)
+    verbs.drain(two.platform, other, caller=ME)
+    window = str(verbs.claim_window(two.platform, caller=ANN, card=one)["id"])
+    until_state(two, window, "active")
+    outside = gpu(two, BOB, argv=["true"])
+    two.wait_reason(outside, "WaitingForWindow")
+    verbs.undrain(two.platform, other, caller=ME)
+    assert two.wait(outside)["outcome"] == "completed"
+    assert state(two, window) == "active"
+    check_windows(two)
+
+
+def test_a_window_on_a_card_that_is_out_is_not_what_others_wait_for(two: House) -> None:
+    one, other = (card.id for card in two.platform.cards)
+    window = str(verbs.claim_window(two.platform, caller=ANN, card=one)["id"])
+    until_state(two, window, "active")
+    for card in (one, other):
+        verbs.drain(two.platform, card, caller=ME)
+    outside = gpu(two, BOB)
+    assert "out of the pool" in two.wait_reason(outside, "TopologyPlacementFailed")["message"]
+    with pytest.raises(InvalidRequest, match="no card to claim"):
+        claim(two, BOB, wait=True)
+    check_windows(two)
+
+
+def test_a_job_claims_its_window_when_there_is_a_card_again(house: House) -> None:
+    (card,) = (card.id for card in house.platform.cards)
+    verbs.drain(house.platform, card, caller=ME)
+    job = gpu(house, ANN, window=True, argv=["true"])
+    assert "no card can be claimed" in house.wait_reason(job, "WaitingForWindow")["message"]
+    assert views.windows(house.platform) == []
+    verbs.undrain(house.platform, card, caller=ME)
+    assert house.wait(job)["outcome"] == "completed"
+    check_windows(house)
 
 
 def test_a_job_whose_card_is_taken_out_of_the_pool_claims_another(two: House) -> None:

@@ -208,9 +208,11 @@ class Conductor:
                         self._ask_all_to_leave()
                     case PolicyChanged():
                         self._policy_changed()
+                        self.windows.stir()
                     case CardsChanged():
                         self.engine.replace_cards(self.cards)
                         self._clear_cards()
+                        self.windows.stir()
             self._timers_due()
             if observations:
                 self.observed(observations)

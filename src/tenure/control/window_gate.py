@@ -106,7 +106,9 @@ def shut_to(conductor: Conductor, model: Model, *, priority: int) -> WindowRow |
 
 
 def _everywhere(conductor: Conductor, barred: dict[CardId, WindowRow]) -> bool:
-    return bool(barred) and all(card.id in barred for card in conductor.cards if not card.cordoned)
+    """On every card of the pool.  Where there is none, it is not a window that is in the way."""
+    pool = [card.id for card in conductor.cards if not card.cordoned]
+    return bool(pool) and all(card in barred for card in pool)
 
 
 def _first_over(conductor: Conductor, barred: dict[CardId, WindowRow]) -> WindowRow:

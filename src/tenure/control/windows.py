@@ -166,6 +166,11 @@ class Windows(WindowBook):
         self._kept.clear()
         self._idle.clear()
 
+    def stir(self) -> None:
+        """Something else has changed that may let in, or keep out, those who wait: the cards or the policy."""
+        if self._rows:
+            self._told = -1
+
     def look(self, conductor: Conductor) -> None:
         """End what is over, open what is due, clear its card, and tell those who wait."""
         self._idle.look(self._clock.steady())
@@ -199,6 +204,8 @@ class Windows(WindowBook):
             card = self._choose(conductor, live.spec.owner, obstacles.best(live))
             if card is not None:
                 self._claim_for(live, card)
+            else:
+                self._wanted[job] = None  # until one is in the pool again
 
     def _claim_for(self, live: Live, card: CardId) -> None:
         length = int(live.spec.time_limit_s * 1e6) if live.spec.time_limit_s else DEFAULT_US
