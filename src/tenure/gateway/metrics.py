@@ -56,6 +56,7 @@ class Metrics:
         self._queue = _Histogram("queue_time_seconds", "How long a request was held; 0 for one that was not", LONG)
         self._requests: Counter[tuple[str, int]] = Counter()
         self._wakes: Counter[str] = Counter()
+        self._refused: Counter[tuple[int, str]] = Counter()  # by our own codes
 
     def over(self, request: Request, *, now: float) -> None:
         """A request for inference has ended, however it did."""
@@ -70,6 +71,10 @@ class Metrics:
         if request.sent_at is not None:
             self._overhead.observe(model, max(0.0, request.sent_at - request.arrived - request.held_s))
 
+    def refused(self, status: int, code: str) -> None:
+        """An answer of ours, inference or not."""
+        self._refused[(status, code)] += 1
+
     def text(self, models: Iterable[str]) -> bytes:
         names = sorted(models)
         lines = [*_family("in_flight_requests", "gauge", "Requests that a model is answering", ((f'model="{n}"', self._desk.flying(n)) for n in names))]  # fmt: skip
@@ -77,6 +82,8 @@ class Metrics:
         lines += _family("wakes_total", "counter", "Requests that woke a model", ((f'model="{n}"', self._wakes[n]) for n in names))  # fmt: skip
         counts = sorted(self._requests.items())
         lines += _family("requests_total", "counter", "Requests for inference that have ended, by the status that the client saw", ((f'model="{n}",status="{s}"', c) for (n, s), c in counts))  # fmt: skip
+        refused = sorted(self._refused.items())
+        lines += _family("refused_total", "counter", "Requests that the gateway itself refused, by status and code", ((f'status="{s}",code="{code}"', c) for (s, code), c in refused))  # fmt: skip
         for histogram in (self._duration, self._first, self._overhead, self._queue):
             lines += histogram.lines()
         return ("\n".join(lines) + "\n").encode()

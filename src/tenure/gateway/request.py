@@ -14,6 +14,7 @@ from . import otel
 from .allowance import Headers, Rights
 from .answers import Refused
 from .protocol import end_by_close, until_close, whole
+from .refusals import Refusal
 from .spans import Span
 from .usage import Usage
 
@@ -42,6 +43,7 @@ class Request:
     adapter: str | None = None
     who: str = ""  # the name of its token
     rights: Rights | None = None  # what that may do; None where nobody has to be known
+    fingerprint: str = ""  # of a token that nobody knows
     limits: Headers = field(default_factory=list)  # how it stands, for the answer
     counted: bool = False  # it has its place within the token's rate: what it costs is counted, too
     stream: bool = False
@@ -105,6 +107,13 @@ class Request:
     def first_byte(self, status: int) -> None:
         self.first_byte_s = time.monotonic() - self.arrived
         self.status = status
+
+    def refusal(self, status: int, code: str) -> Refusal:
+        """What the log may say of it."""
+        client = self.scope.get("client")
+        return Refusal(
+            status=status, code=code, token=self.who, fingerprint=self.fingerprint, model=self.model, client=client[0] if client else "",
+        )  # fmt: skip
 
     def line(self) -> dict[str, Any]:
         """What is told of it, when it is over."""

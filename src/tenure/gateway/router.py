@@ -23,6 +23,7 @@ from .passing import Passing
 from .platform import Platform
 from .policy import Desk
 from .protocol import ARRIVED, abort, unwatch, watch
+from .refusals import RefusalLog
 from .reporting import Report
 from .request import Receive, Request, Scope, Send, read_body
 from .spans import span_of
@@ -53,7 +54,7 @@ class Gateway:
         self.upstream: Upstream
         self.callers: Callers
         self._passing: Passing
-        self._report, self._metrics = Report(desk), Metrics(desk)
+        self._report, self._metrics, self._refusals = Report(desk), Metrics(desk), RefusalLog()
         self._open: dict[int, Request] = {}
         self._waiting: dict[int, asyncio.Future[Forward | Refuse]] = {}
         self._next = 0
@@ -74,6 +75,7 @@ class Gateway:
             task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._refusals.close()
         self.uses.save()
         self.journal.close()
         await self.upstream.close()
@@ -217,6 +219,8 @@ class Gateway:
 
     async def _refuse(self, request: Request, refused: Refused) -> None:
         request.facts["code"] = refused.code
+        self._metrics.refused(refused.status, refused.code)
+        self._refusals.saw(request.refusal(refused.status, refused.code))
         body = error_body(refused.status, refused.code, refused.message, param=refused.param)
         if request.begun and not request.events:
             request.done = True
