@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import signal
 import socket
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +19,7 @@ import uvicorn
 import uvloop
 
 from tenure.control.heap import give_back
+from tenure.control.logfile import log_to
 from tenure.settings import load
 
 from .allowance import MINUTE
@@ -59,10 +58,9 @@ class _Server(uvicorn.Server):
 
 def main(argv: Sequence[str] | None = None) -> int:
     given = _arguments(argv)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")  # fmt: skip
-    logging.Formatter.converter = time.gmtime
     give_back()
     settings = load()
+    log_to(settings.daemon_dir / "gateway.log")
     listener = socket.socket(fileno=given.fd)
     listener.setblocking(False)
     desk = Desk(Limits(held=given.held, hold_s=given.hold))

@@ -6,7 +6,6 @@ meanwhile.  It ends with `stop`, and with this process however that ends.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import select
@@ -14,11 +13,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from tenure.control.app import Platform
 
+from . import address
 from .sockets import listen_tcp
 from .tokens import TokenStore, check_exposure, is_loopback
 
@@ -41,12 +41,11 @@ class Bell:
         self._socket = listen_tcp(
             settings.gateway_host,
             settings.gateway_port,
-            preferred=_last(settings.daemon_dir),
+            preferred=address.last_port(settings.daemon_dir, "gateway_port"),
             settings="TENURE_GATEWAY",
         )
-        port = self._socket.getsockname()[1]
-        name = settings.gateway_host if settings.gateway_host not in ("0.0.0.0", "::") else "127.0.0.1"
-        self.url = f"http://[{name}]:{port}/v1" if ":" in name else f"http://{name}:{port}/v1"
+        self._port = self._socket.getsockname()[1]
+        self.url = address.url_of(settings.gateway_host, self._port) + "/v1"
         self._stopping = threading.Event()
         self._wake_r, self._wake_w = os.pipe()
         os.set_blocking(self._wake_w, False)
@@ -55,14 +54,8 @@ class Bell:
 
     def start(self) -> None:
         """Say the address beside the portal's, and keep watch.  The process itself starts when it is needed."""
-        path = self._platform.settings.daemon_dir / "address.json"
-        said = json.loads(path.read_text("utf-8")) | {
-            "gateway": self.url,
-            "gateway_port": self._socket.getsockname()[1],
-        }
-        fresh = path.with_name(f"address.json.{os.getpid()}")
-        fresh.write_text(json.dumps(said) + "\n", "utf-8")
-        fresh.replace(path)
+        folder = self._platform.settings.daemon_dir
+        address.write(folder, address.read(folder) | {"gateway": self.url, "gateway_port": self._port})
         self._unsubscribe = self._platform.models.subscribe(self._poke)
         self._thread.start()
 
@@ -82,50 +75,62 @@ class Bell:
             os.write(self._wake_w, b".")
 
     def _run(self) -> None:
+        """A fault of one try does not end the trying."""
         while not self._stopping.is_set():
-            if not self._platform.policy.models:
-                listening = self._socket.fileno()
-                ready, _, _ = select.select([listening, self._wake_r], [], [])
-                if self._wake_r in ready:
-                    os.read(self._wake_r, 4096)
-                if listening not in ready and not self._platform.policy.models:
-                    continue
-            if not self._stopping.is_set():
-                self._keep_one()
+            try:
+                if self._is_needed():
+                    self._keep_one()
+            except Exception:
+                log.exception("the gateway cannot be kept; another try follows")
+                self._stopping.wait(AGAIN_S)
+
+    def _is_needed(self) -> bool:
+        """Waits until a model is declared, somebody calls, or there is other news."""
+        if not self._platform.policy.models:
+            listening = self._socket.fileno()
+            ready, _, _ = select.select([listening, self._wake_r], [], [])
+            self._hear(ready)
+            if listening not in ready and not self._platform.policy.models:
+                return False
+        return not self._stopping.is_set()
+
+    def _hear(self, ready: Sequence[int]) -> None:
+        if self._wake_r in ready:
+            os.read(self._wake_r, 4096)
 
     def _keep_one(self) -> None:
-        """One process from its start to its end."""
+        """One process from its start to its end.  Raises OSError where it cannot be started."""
         began = time.monotonic()
         alive_r, alive_w = os.pipe()
-        command = [sys.executable, "-P", "-m", "tenure.gateway.main", "--fd", str(self._socket.fileno()), "--alive-fd", str(alive_r)]  # fmt: skip
-        if self._tokens:
-            command.append("--tokens")
-        env = {**os.environ, "TENURE_HOME": str(self._platform.settings.home)}
         try:
-            with open(self._platform.settings.daemon_dir / "gateway.log", "ab") as sink:
-                self._process = subprocess.Popen(
-                    command, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, pass_fds=(self._socket.fileno(), alive_r),
-                )  # fmt: skip
-        except OSError as error:
-            log.error("the gateway cannot be started: %s", error)
-            self._stopping.wait(AGAIN_S)
-            return
+            try:
+                process = self._process = self._start(alive_r)
+            finally:
+                os.close(alive_r)
+            pidfd = os.pidfd_open(process.pid)
+            try:
+                while not self._stopping.is_set():
+                    ready, _, _ = select.select([pidfd, self._wake_r], [], [])
+                    self._hear(ready)
+                    if pidfd in ready:
+                        log.warning("the gateway ended (status %s); another one is started", process.wait())
+                        self._stopping.wait(max(0.0, AGAIN_S - (time.monotonic() - began)))
+                        return
+            finally:
+                os.close(pidfd)
         finally:
-            os.close(alive_r)
-        pidfd = os.pidfd_open(self._process.pid)
-        try:
-            while not self._stopping.is_set():
-                ready, _, _ = select.select([pidfd, self._wake_r], [], [])
-                if self._wake_r in ready:
-                    os.read(self._wake_r, 4096)
-                if pidfd in ready:
-                    log.warning("the gateway ended (status %s); another one is started", self._process.wait())
-                    self._stopping.wait(max(0.0, AGAIN_S - (time.monotonic() - began)))
-                    return
-        finally:
-            os.close(pidfd)
             os.close(alive_w)
             self._end()
+
+    def _start(self, alive_r: int) -> subprocess.Popen[bytes]:
+        fds = (self._socket.fileno(), alive_r)
+        command = [sys.executable, "-P", "-m", "tenure.gateway.main", "--fd", str(fds[0]), "--alive-fd", str(fds[1])]
+        if self._tokens:
+            command.append("--tokens")
+        settings = self._platform.settings
+        env = {**os.environ, "TENURE_HOME": str(settings.home)}
+        with open(settings.daemon_dir / "gateway.log", "ab") as sink:  # until it has opened its log itself
+            return subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, pass_fds=fds)
 
     def _end(self) -> None:
         process = self._process
@@ -137,12 +142,3 @@ class Bell:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def _last(folder: Path) -> int | None:
-    """The port of the daemon before, so that clients find the next one."""
-    try:
-        port = json.loads((folder / "address.json").read_text("utf-8"))["gateway_port"]
-        return port if isinstance(port, int) and 0 < port < 65536 else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

@@ -9,12 +9,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import faulthandler
 import fcntl
 import gc
 import json
 import logging
-import logging.handlers
 import os
 import signal
 import sys
@@ -27,13 +25,12 @@ from types import FrameType
 from typing import Any
 
 from tenure.control.heap import give_back
+from tenure.control.logfile import log_to
 from tenure.domain.errors import InvalidRequest, TenureError, Unavailable
 from tenure.settings import Settings, address_of, load, port_of
 
 __all__ = ["main"]
 
-LOG_BYTES = 10_000_000
-LOG_FILES = 3
 # An `up` beside a `down` or a look at the lock: it is given a moment before it says that another one runs.
 LOCK_PATIENCE_S = 1.0
 
@@ -66,7 +63,7 @@ class _Ear:
 
 
 class _End:
-    """When to stop, and whether the jobs stay.  The first reason decides, a later one may only be kinder to the jobs."""
+    """When to stop, and whether the jobs stay.  The first reason decides."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -97,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ear.tell(_refusal(error))
         return _code(error)
     try:
-        _log_to(settings, foreground=given.ready_fd is None)
+        log_to(settings.daemon_dir / "daemon.log", foreground=given.ready_fd is None)
         if given.only_to_stop:
             return _stop_what_is_left(settings)
         return _serve(settings, given.card, ear, end)
@@ -232,45 +229,6 @@ def _lock(path: Path) -> int:
     os.ftruncate(fd, 0)
     os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode() + b"\n", 0)
     return fd
-
-
-class _Rotating(logging.handlers.RotatingFileHandler):
-    """Rotation that takes stdout and stderr along, so that a crash's last words land in the newest file."""
-
-    def __init__(self, path: Path, *, redirect: bool) -> None:
-        self._redirect = redirect
-        super().__init__(path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8")
-        self._take()
-
-    def doRollover(self) -> None:
-        super().doRollover()
-        self._take()
-
-    def _take(self) -> None:
-        if self._redirect and self.stream is not None:
-            for fd in (1, 2):
-                os.dup2(self.stream.fileno(), fd)
-
-
-def _log_to(settings: Settings, *, foreground: bool) -> None:
-    old = os.umask(0o077)
-    try:
-        handler: logging.Handler = _Rotating(settings.daemon_dir / "daemon.log", redirect=not foreground)
-    finally:
-        os.umask(old)
-    form = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
-    form.converter = time.gmtime
-    handler.setFormatter(form)
-    handlers = [handler]
-    if foreground:
-        shown = logging.StreamHandler()
-        shown.setLevel(logging.WARNING)
-        shown.setFormatter(form)
-        handlers.append(shown)
-    logging.basicConfig(level=logging.INFO, handlers=handlers, force=True)
-    for chatty in ("alembic", "uvicorn", "asyncio"):
-        logging.getLogger(chatty).setLevel(logging.WARNING)
-    faulthandler.enable()
 
 
 def _refusal(error: Exception) -> dict[str, Any]:
