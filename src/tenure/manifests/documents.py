@@ -34,6 +34,9 @@ SUFFIXES = (".json", ".yaml", ".yml")
 MAX_NODES = 200_000
 """Nodes of one document after its aliases are written out: far above any policy, far below what hurts."""
 
+MAX_TEXT = 1_500_000
+"""Characters of one file: a cluster takes no larger object, and a reader in Python needs half a minute for so many."""
+
 MAX_DIGITS = 40
 PLAIN = "plain"
 MAX_DEPTH = 100
@@ -235,6 +238,9 @@ def read_documents(file: str, text: str) -> tuple[tuple[Document, ...], tuple[Pr
 
     A file that does not parse yields the documents before the fault, so that their problems are told too.
     """
+    if len(text) > MAX_TEXT:
+        message = f"has {len(text)} characters, and at most {MAX_TEXT} are read from one file; split it"
+        return (), (Problem(file=file, document=None, line=None, field="", message=message),)
     text = _without_json_tabs(text.removeprefix("\ufeff"))
     documents: list[Document] = []
     number, current = 0, 1
@@ -310,7 +316,7 @@ def _objects(file: str, number: int, value: Value, problems: list[Problem]) -> I
     """The objects of one document: itself, or the items of a List."""
     stack: list[tuple[Value, str]] = [(value, "")]
     while stack:
-        item, path = stack.pop(0)
+        item, path = stack.pop()
         if isinstance(item, Scalar) and item.value is None:
             continue
         if not isinstance(item, Mapped):
@@ -321,7 +327,7 @@ def _objects(file: str, number: int, value: Value, problems: list[Problem]) -> I
         items = item.get("items")
         if kind.endswith("List") and isinstance(items, Listing):
             prefix = f"{path}." if path else ""
-            stack[:0] = [(child, f"{prefix}items[{i}]") for i, child in enumerate(items.items)]
+            stack += [(child, f"{prefix}items[{i}]") for i, child in reversed(list(enumerate(items.items)))]
             continue
         yield Document(file, number, item, path)
 

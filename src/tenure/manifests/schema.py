@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tenure.domain.amounts import format_quantity, parse_quantity
 from tenure.domain.errors import Problem
 
-from .documents import Listing, Mapped, Scalar, Value
+from .documents import Entry, Listing, Mapped, Scalar, Value
 from .spelling import nearest
 
 __all__ = [
@@ -76,12 +76,18 @@ class Spot:
         )
 
     def child(self, name: str, line: int | None = None) -> Spot:
-        plain = re.fullmatch(r"[A-Za-z0-9_-]+", name) is not None
-        step = (f".{name}" if self.path else name) if plain else f'["{name}"]'
         entries = self.node.entries if isinstance(self.node, Mapped) else ()
         entry = next((e for e in entries if e.key == name), None)
         found = (entry.line, entry.value) if entry is not None else (None, None)
-        return self._below(self.path + step, line or found[0], found[1])
+        return self._below(self._step(name), line or found[0], found[1])
+
+    def entry(self, entry: Entry) -> Spot:
+        """The child for an entry at hand: a mapping with many is walked once, not once for each."""
+        return self._below(self._step(entry.key), entry.line, entry.value)
+
+    def _step(self, name: str) -> str:
+        plain = re.fullmatch(r"[A-Za-z0-9_-]+", name) is not None
+        return self.path + ((f".{name}" if self.path else name) if plain else f'["{name}"]')
 
     def item(self, index: int, line: int | None = None) -> Spot:
         items = self.node.items if isinstance(self.node, Listing) else ()
@@ -325,7 +331,7 @@ class MapOf:
             spot.error(f"{len(value.entries)} entries are too many; at most {self.high}")
         pairs = Pairs()
         for entry in value.entries:
-            at = spot.child(entry.key, entry.line)
+            at = spot.entry(entry)
             if self.key is not None and self.key.read(Scalar(entry.line, entry.key, entry.key), at) is None:
                 continue
             read = self.value_of(entry.key).read(entry.value, at)
@@ -392,7 +398,7 @@ class Object:
             return None
         record = Record(spot)
         for entry in value.entries:
-            at = spot.child(entry.key, entry.line)
+            at = spot.entry(entry)
             known = self.fields.get(entry.key)
             if known is None:
                 today = [n for n, f in self.fields.items() if f.now is None]
