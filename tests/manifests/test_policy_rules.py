@@ -22,6 +22,7 @@ REFUSED = {
     "tolerationSeconds without NoExecute": (flavor("f", "tolerations: [{key: k, effect: NoSchedule, tolerationSeconds: 5}]"), "spec.tolerations[0].tolerationSeconds", "only with effect: NoExecute"),
     "topology without labels": (flavor("f", "topologyName: t"), "spec.topologyName", "at least one nodeLabel"),
     "a bad label value": (flavor("f", "nodeLabels: {a: '-x'}"), "spec.nodeLabels.a", "begins and ends"),
+    "a name that a cluster makes up": (obj("ResourceFlavor", "f").replace("name: f", "generateName: f-"), "metadata.name", "is required"),
     "a bad name": (obj("ResourceFlavor", "Big_One"), "metadata.name", "lower-case"),
     # quotas
     "a limit without a cohort": (queue(group("nominalQuota: 4, borrowingLimit: 1")), "spec.resourceGroups[0].flavors[0].resources[0].borrowingLimit", "needs a cohort"),

@@ -301,5 +301,6 @@ JOB_KINDS: Mapping[str, Kind] = {
         fields={"spec": Field(JOB_SPEC, required=True)},
         build=_build,
         namespaced=True,
+        generated=True,
     )
 }

@@ -33,7 +33,8 @@ class Kind:
     """One kind of object: the apiVersions that are read, its fields, and how it becomes a value.
 
     `build` may be called with unsound parts missing; its result counts only if the document had no error.
-    `named` False: the object has no metadata.name of its own (Kueue's Configuration).
+    `named` False: the object has no metadata.name of its own (Kueue's Configuration).  `generated`: a name that a cluster
+    makes up (metadata.generateName) will do; nobody could refer to an object of policy by one.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Kind:
     build: Callable[[Header, Record], object]
     namespaced: bool = False
     named: bool = True
+    generated: bool = False
 
     def schema(self) -> Object:
         return Object(
@@ -101,7 +103,7 @@ def _versions(kind: Kind | None) -> str:
 
 def _header(kind: Kind, version: str, record: Record) -> Header:
     meta = record.record("metadata")
-    if kind.named and not meta.given("name") and not meta.given("generateName"):
+    if kind.named and not meta.given("name") and not (kind.generated and meta.given("generateName")):
         meta.at("name").error("is required and missing")
     if meta.given("namespace") and not kind.namespaced and kind.named:
         meta.at("namespace").warn(f"a {kind.name} belongs to no namespace")
