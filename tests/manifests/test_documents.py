@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from tenure.manifests.documents import Entry, Mapped, Scalar, decode, read_directory, read_documents
-from tenure.manifests.schema import MapOf, Spot, Text
+from tenure.manifests.scalars import Text
+from tenure.manifests.schema import MapOf
+from tenure.manifests.spots import Spot
 
 
 def value(text: str):

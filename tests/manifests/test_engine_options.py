@@ -50,7 +50,7 @@ def test_an_empty_spec_is_the_default() -> None:
     [
         (HEAD, "spec", "required"),
         (HEAD + "spec: {minRuntimes: 5m}", "spec.minRuntimes", "minRuntime"),
-        (HEAD + "spec: {minRuntime: 5}", "spec.minRuntime", "expected text"),
+        (HEAD + "spec: {minRuntime: 5}", "spec.minRuntime", "expected a duration"),
         (HEAD + "spec: {minRuntime: soon}", "spec.minRuntime", "soon"),
         (HEAD + "spec: {ageing: {every: 1h}}", "spec.ageing.most", "required"),
         (HEAD + "spec: {ageing: {every: 1ms, most: 3}}", "spec.ageing.every", "at least 1s would work"),

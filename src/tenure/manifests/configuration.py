@@ -6,27 +6,12 @@ from dataclasses import dataclass
 
 from tenure.domain.policy import FairSharing, QuotaCheckStrategy, ShareStrategy, Transformation, WaitForPodsReady
 
-from .documents import Value
-from .durations import parse_go_duration
 from .kinds import Header, Kind
-from .schema import (
-    AmountText,
-    Choice,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    Number,
-    Object,
-    Record,
-    Spot,
-    Text,
-    Unread,
-    amount_at,
-)
+from .scalars import AmountText, Choice, Duration, Flag, Number, Text, amount_at
+from .schema import Field, ListOf, MapOf, Object, Record, Unread
 from .shapes import RESOURCE
 
-__all__ = ["CONFIGURATION", "Configuration", "Duration"]
+__all__ = ["CONFIGURATION", "Configuration"]
 
 _GROUP = "config.kueue.x-k8s.io"
 _WITHOUT_EFFECT = (
@@ -46,19 +31,6 @@ class Configuration:
     transformations: tuple[Transformation, ...] = ()
     quota_check: QuotaCheckStrategy = QuotaCheckStrategy.BLOCK_UNDECLARED
     wait_for_pods_ready: WaitForPodsReady | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """Go's duration, in seconds."""
-
-    def read(self, value: Value, spot: Spot) -> float | None:
-        text = Text().read(value, spot)
-        try:
-            return None if text is None else parse_go_duration(text)
-        except ValueError as e:
-            spot.error(str(e))
-            return None
 
 
 _FAIR_SHARING = Object(

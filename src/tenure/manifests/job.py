@@ -19,8 +19,10 @@ from tenure.domain.job import GangPolicy, JobSpec
 from .documents import Document, read_documents
 from .job_schema import JOB_SPEC
 from .kinds import Header, Kind, read_object
-from .schema import Field, Record, Spot, amount_at
+from .scalars import amount_at
+from .schema import Field, Record
 from .shapes import affinity_terms, plain, toleration
+from .spots import Spot
 
 __all__ = ["JOB_KINDS", "expand", "read_jobs"]
 

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 import re
 
-from .schema import (
-    AmountText,
-    Choice,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    Number,
-    Object,
-    Refused,
-    Text,
-    Type,
-    Unread,
-)
+from .scalars import AmountText, Choice, Flag, Number, Text
+from .schema import Field, ListOf, MapOf, Object, Refused, Type, Unread
 from .shapes import ANNOTATIONS, LABELS, NODE_AFFINITY, RESOURCE, TOLERATION
 
 __all__ = ["JOB_SPEC"]

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from tenure.domain.errors import Problem
 
 from .documents import Document
-from .schema import Anything, Field, Object, Record, Spot, Text, Type
+from .scalars import Text
+from .schema import Anything, Field, Object, Record, Type
 from .shapes import METADATA
 from .spelling import nearest
+from .spots import Spot
 
 __all__ = ["Header", "Kind", "read_object", "spot_of"]
 

@@ -7,22 +7,8 @@ from collections.abc import Mapping
 from tenure.domain.policy import LimitRange, Namespace, PriorityClass, ResourceQuota
 
 from .kinds import Header, Kind
-from .schema import (
-    AmountText,
-    Anything,
-    Choice,
-    Field,
-    Flag,
-    ListOf,
-    MapOf,
-    Number,
-    Object,
-    Record,
-    Refused,
-    Text,
-    Unread,
-    amount_at,
-)
+from .scalars import AmountText, Choice, Flag, Number, Text, amount_at
+from .schema import Anything, Field, ListOf, MapOf, Object, Record, Refused, Unread
 from .shapes import RESOURCE
 
 __all__ = ["KUBERNETES_KINDS", "NAMESPACE_LABEL"]

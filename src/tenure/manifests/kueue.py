@@ -29,7 +29,8 @@ from tenure.domain.policy import (
 
 from .kinds import Header, Kind
 from .quotas import FAIR_SHARING, RESOURCE_GROUPS, fair_weight, resource_groups
-from .schema import Anything, Choice, Field, ListOf, Number, Object, Record, Text, Unread
+from .scalars import Choice, Number, Text
+from .schema import Anything, Field, ListOf, Object, Record, Unread
 from .shapes import LABEL_SELECTOR, LABELS, NAME, TAINT, TOLERATION, label_selector, plain, taint, toleration
 
 __all__ = ["KUEUE_KINDS"]

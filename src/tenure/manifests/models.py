@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 
 from tenure.domain.model import INFERENCE_PATHS, Model
 
-from .documents import Scalar, Value
-from .durations import parse_go_duration
 from .kinds import Header, Kind
-from .schema import Amount, Field, Flag, ListOf, MapOf, Number, Object, Record, Spot, Text, describe
+from .scalars import Amount, Duration, Flag, Number, Text
+from .schema import Field, ListOf, MapOf, Object, Record
 from .shapes import NAME
+from .spots import Spot
 
 __all__ = ["MODEL", "model_schema", "refuse_same_names"]
 
@@ -28,25 +27,6 @@ CALLED = Text(
 PATH = Text(pattern=re.compile(r"/[^\s?#]*"), rule="a path begins with / and has no query, such as /health")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Duration:
-    """Seconds, from Go's spelling: 30s, 5m, 1h."""
-
-    def read(self, value: Value, spot: Spot) -> float | None:
-        if not isinstance(value, Scalar) or not isinstance(value.value, str):
-            spot.error(f"expected a duration such as 30s, 5m or 1h, got {describe(value)}")
-            return None
-        try:
-            seconds = parse_go_duration(value.value)
-        except ValueError as error:
-            spot.error(str(error))
-            return None
-        if seconds <= 0:
-            spot.error(f"{value.value} is too short; it must be more than 0, such as 30s")
-            return None
-        return seconds
-
-
 SPEC = Object(
     {
         "command": Field(ListOf(item=Text(), low=1), required=True),
@@ -56,10 +36,10 @@ SPEC = Object(
         "priorityClassName": NAME,
         "shares": Number(low=0, high=1_000_000),
         "gpuMemory": Amount(),
-        "idleAfter": Duration(),
+        "idleAfter": Duration(positive=True),
         "resident": Flag(),
-        "startTimeout": Duration(),
-        "stopTimeout": Duration(),
+        "startTimeout": Duration(positive=True),
+        "stopTimeout": Duration(positive=True),
         "readyPath": PATH,
         "inferencePaths": ListOf(item=PATH, low=1, unique=True),
         "keepCaches": Flag(),

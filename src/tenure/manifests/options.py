@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from tenure.domain.options import Ageing, EngineOptions, LivelockRule
 
-from .configuration import Duration
 from .kinds import Header, Kind
-from .schema import Field, Flag, Number, Object, Record
+from .scalars import Duration, Flag, Number
+from .schema import Field, Object, Record
 
 __all__ = ["ENGINE_OPTIONS", "OPTIONS_VERSION"]
 

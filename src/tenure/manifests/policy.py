@@ -29,8 +29,8 @@ from .kubernetes import KUBERNETES_KINDS
 from .kueue import KUEUE_KINDS
 from .models import MODEL, refuse_same_names
 from .options import ENGINE_OPTIONS
-from .schema import Spot
 from .spelling import nearest
+from .spots import Spot
 
 __all__ = ["POLICY_KINDS", "PolicyReading", "read_policy", "read_policy_dir"]
 

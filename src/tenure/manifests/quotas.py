@@ -5,8 +5,10 @@ from __future__ import annotations
 from tenure.domain.amounts import MAX_AMOUNT, format_quantity, parse_decimal
 from tenure.domain.policy import FlavorQuotas, Quota, ResourceGroup
 
-from .schema import AmountText, Field, Items, ListOf, Object, Record, Spot, amount_at
+from .scalars import AmountText, amount_at
+from .schema import Field, ListOf, Object, Record
 from .shapes import NAME, RESOURCE
+from .spots import Items, Spot
 
 __all__ = ["FAIR_SHARING", "RESOURCE_GROUPS", "fair_weight", "resource_groups"]
 

@@ -6,235 +6,20 @@ been told).  Semantic rules therefore run over what was sound, and all problems 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tenure.domain.amounts import format_quantity, parse_quantity
-from tenure.domain.errors import Problem
-
-from .documents import Entry, Listing, Mapped, Scalar, Value
+from .documents import Listing, Mapped, Scalar, Value
 from .spelling import nearest
+from .spots import Items, Pairs, Spot, describe
 
-__all__ = [
-    "INT32",
-    "Amount",
-    "AmountText",
-    "Anything",
-    "Choice",
-    "Field",
-    "Flag",
-    "Items",
-    "ListOf",
-    "MapOf",
-    "Number",
-    "Object",
-    "Pairs",
-    "Record",
-    "Refused",
-    "Spot",
-    "Text",
-    "Type",
-    "Unread",
-    "amount_at",
-]
-
-INT32 = (-(2**31), 2**31 - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """A place in a file, and the list that problems found there go to.
-
-    With the node that stands there, it knows the lines of what is below it.
-    """
-
-    problems: list[Problem]
-    file: str
-    document: int | None
-    line: int | None
-    path: str = ""
-    node: Value | None = field(default=None, repr=False)
-
-    def error(self, message: str) -> None:
-        self._add(message, "error")
-
-    def warn(self, message: str) -> None:
-        self._add(message, "warning")
-
-    def _add(self, message: str, severity: str) -> None:
-        self.problems.append(
-            Problem(
-                file=self.file,
-                document=self.document,
-                line=self.line,
-                field=self.path,
-                message=message,
-                severity=severity,
-            )
-        )
-
-    def child(self, name: str, line: int | None = None) -> Spot:
-        entries = self.node.entries if isinstance(self.node, Mapped) else ()
-        entry = next((e for e in entries if e.key == name), None)
-        found = (entry.line, entry.value) if entry is not None else (None, None)
-        return self._below(self._step(name), line or found[0], found[1])
-
-    def entry(self, entry: Entry) -> Spot:
-        """The child for an entry at hand: a mapping with many is walked once, not once for each."""
-        return self._below(self._step(entry.key), entry.line, entry.value)
-
-    def _step(self, name: str) -> str:
-        plain = re.fullmatch(r"[A-Za-z0-9_-]+", name) is not None
-        return self.path + ((f".{name}" if self.path else name) if plain else f'["{name}"]')
-
-    def item(self, index: int, line: int | None = None) -> Spot:
-        items = self.node.items if isinstance(self.node, Listing) else ()
-        item = items[index] if index < len(items) else None
-        return self._below(f"{self.path}[{index}]", line or (item.line if item is not None else None), item)
-
-    def _below(self, path: str, line: int | None, node: Value | None) -> Spot:
-        return Spot(self.problems, self.file, self.document, line or self.line, path, node)
+__all__ = ["Anything", "Field", "ListOf", "MapOf", "Object", "Record", "Refused", "Type", "Unread"]
 
 
 class Type(Protocol):
     def read(self, value: Value, spot: Spot) -> Any:
         """What `value` means, or None after telling the spot."""
-
-
-def describe(value: Value) -> str:
-    """What was found, in the words of a person."""
-    match value:
-        case Mapped():
-            return "a mapping"
-        case Listing():
-            return "a list"
-        case Scalar(value=bool(), text=text):
-            return f"the boolean {text}"
-        case Scalar(value=int() | float(), text=text):
-            return f"the number {text}"
-        case Scalar(value=None):
-            return "nothing"
-        case Scalar(text=text):
-            return f'the text "{text if len(text) <= 60 else text[:60] + "…"}"'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
-    """Text; `pattern` and `rule` say what it must look like."""
-
-    pattern: re.Pattern[str] | None = None
-    rule: str = ""
-    max_length: int | None = None
-
-    def read(self, value: Value, spot: Spot) -> str | None:
-        if not isinstance(value, Scalar):
-            spot.error(f"expected text, got {describe(value)}")
-            return None
-        if not isinstance(value.value, str):
-            spot.error(f'expected text, got {describe(value)}; put it in quotes: "{value.text}"')
-            return None
-        if self.pattern is not None and not self.pattern.fullmatch(value.value):
-            spot.error(f"{describe(value)} does not fit; {self.rule}")
-            return None
-        if self.max_length is not None and len(value.value) > self.max_length:
-            spot.error(f"{len(value.value)} characters are too many; at most {self.max_length}")
-            return None
-        return value.value
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One of a few words.  `old` maps spellings of an earlier version to today's."""
-
-    words: tuple[str, ...]
-    old: Mapping[str, str] = field(default_factory=dict)
-
-    def read(self, value: Value, spot: Spot) -> str | None:
-        word = value.value if isinstance(value, Scalar) else None
-        if isinstance(word, str):
-            word = self.old.get(word, word)
-            if word in self.words:
-                return word
-        near = nearest(word, self.words) if isinstance(word, str) and word else ""
-        choices = near if near.startswith("; did") else ""
-        spot.error(f"expected one of {', '.join(self.words)}; got {describe(value)}{choices}")
-        return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
-    """A whole number within bounds."""
-
-    low: int = INT32[0]
-    high: int = INT32[1]
-
-    def read(self, value: Value, spot: Spot) -> int | None:
-        if not isinstance(value, Scalar) or not isinstance(value.value, int) or isinstance(value.value, bool):
-            hint = ""
-            if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.lstrip("-").isdecimal():
-                hint = "; write it without quotes"
-            spot.error(f"expected a whole number, got {describe(value)}{hint}")
-            return None
-        if not self.low <= value.value <= self.high:
-            spot.error(f"{value.value} is out of range; {self.low} to {self.high} would work")
-            return None
-        return value.value
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """true or false."""
-
-    def read(self, value: Value, spot: Spot) -> bool | None:
-        if isinstance(value, Scalar) and isinstance(value.value, bool):
-            return value.value
-        spot.error(f"expected true or false, got {describe(value)}")
-        return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Amount:
-    """A Kubernetes quantity, as the integer of `domain.amounts` for `resource` (milli for cpu)."""
-
-    resource: str = ""
-    low: int | None = 0
-
-    def read(self, value: Value, spot: Spot) -> int | None:
-        text = AmountText().read(value, spot)
-        return None if text is None else amount_at(text, spot, resource=self.resource, low=self.low)
-
-
-@dataclass(frozen=True, slots=True)
-class AmountText:
-    """A quantity kept as written, because a sibling field decides its unit."""
-
-    def read(self, value: Value, spot: Spot) -> str | None:
-        text = amount_text(value)
-        if text is None:
-            spot.error(f"expected an amount such as 2, 500m or 10Gi, got {describe(value)}")
-        return text
-
-
-def amount_at(text: str, spot: Spot, *, resource: str = "", low: int | None = 0) -> int | None:
-    """The integer that quota arithmetic uses, or None after telling the spot."""
-    try:
-        amount = parse_quantity(text, resource=resource)
-    except ValueError as e:
-        spot.error(str(e))
-        return None
-    if low is not None and amount < low:
-        spot.error(f"{text} is too small; at least {format_quantity(low, resource=resource)} would work")
-        return None
-    return amount
-
-
-def amount_text(value: Value) -> str | None:
-    """The spelling of a quantity: text or a number."""
-    if not isinstance(value, Scalar) or value.value is None or isinstance(value.value, bool):
-        return None
-    return str(value.value) if isinstance(value.value, int) else value.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,23 +50,6 @@ class Refused:
         if isinstance(value, Listing | Mapped) and not (value.items if isinstance(value, Listing) else value.entries):
             return
         spot.error(self.message)
-
-
-class Items(list[Any]):
-    """A list that remembers where each item came from, and whether every one was sound and in its place."""
-
-    def __init__(self, values: Iterable[Any] = (), spots: Sequence[Spot] = ()) -> None:
-        super().__init__(values)
-        self.spots = list(spots)
-        self.whole = True
-
-
-class Pairs(dict[str, Any]):
-    """A mapping that remembers where each key came from."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.spots: dict[str, Spot] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from tenure.domain.policy import LabelRequirement, LabelSelector, Taint, Toleration
 from tenure.domain.workload import NodeSelectorTerm
 
-from .schema import Anything, Choice, Field, ListOf, MapOf, Object, Pairs, Record, Text, Unread
+from .scalars import Choice, Text
+from .schema import Anything, Field, ListOf, MapOf, Object, Record, Unread
+from .spots import Pairs
 
 __all__ = [
     "LABELS",
