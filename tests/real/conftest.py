@@ -19,13 +19,14 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """What examples/models declares, and the same language model once more under another name."""
     with opened(tmp_path_factory.mktemp("real") / "home") as home:
         for name, document in documents("embedder", "assistant").items():
+            document["spec"]["stopTimeout"] = "60s"  # on busy cores a story takes its time
             (home.path / "policy" / f"{name}.yaml").write_text(yaml.safe_dump(document))
             if name == "assistant":
                 document["metadata"]["name"] = "second"
                 document["spec"] |= {"aliases": []}
                 (home.path / "policy" / "second.yaml").write_text(yaml.safe_dump(document))
         home.rest("POST", "/policy:reload")
-        eventually(lambda: len(home.ask("GET", "/v1/models").json["data"]) == 3)
+        eventually(lambda: len(home.heard()) == 3)
         yield home
 
 

@@ -44,11 +44,17 @@ serve(int(sys.argv[1]), name="small", phases=phases, load=load)
 
 
 @contextmanager
+def free_port() -> Iterator[int]:
+    """A port that the kernel gives to nobody else meanwhile; a server that reuses addresses may listen on it."""
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield kept.getsockname()[1]
+
+
+@contextmanager
 def served(*words: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with subprocess.Popen(
+    with free_port() as port, subprocess.Popen(
         [sys.executable, "-c", SERVER, str(port), *words],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
@@ -163,20 +169,18 @@ def test_a_client_that_leaves_is_noticed_at_the_next_word() -> None:
         assert answer.readline().startswith(b"data: ")
         answer.close()
         connection.close()
-        assert heard.wait(5)
+        assert heard.wait(20)
         process.kill()
         listener.join(timeout=5)
 
 
 def test_the_server_with_knobs_holds_its_memory_and_so_do_its_children() -> None:
     size = 96 << 20
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    words = ["--port", str(port), "--memory", str(size), "--children", "1"]
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "tenure.testing.model_server", *words], stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-P", "-m", "tenure.testing.model_server", "--memory", str(size), "--children", "1"]
+    with (
+        free_port() as port,
+        subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE, text=True) as process,
+    ):
         assert process.stdout is not None
         said = [process.stdout.readline().split() for _ in range(4)]
         child = next(int(line[1]) for line in said if line[0] == "child")
