@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from .conftest import SERVER, Home, eventually, lines
+from .conftest import SERVER, Home, alive, eventually, lines
 
 
 def test_loading_may_take_longer_than_the_idle_time(home: Home) -> None:
@@ -55,15 +55,15 @@ def test_who_asks_the_moment_a_server_has_died_is_answered_by_the_next_one(home:
     home.declare("small", "--children", children)
     home.reload()
     pid = home.chat("small").json["pid"]
+    before = home.diary()[-1]["id"]
     os.kill(pid, signal.SIGKILL)
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(lambda _: home.chat("small"), range(20)))
-    late = [answer for answer in answers if answer.status != 200]  # who came when the platform knew hears when to come
-    assert {(answer.status, answer.error["code"], answer.headers["retry-after"]) for answer in late} <= {(503, "model_failed", "1")}  # fmt: skip
-    (now,) = {answer.json["pid"] for answer in answers if answer.status == 200}
+    assert [answer.status for answer in answers] == [200] * 20, [answer.body for answer in answers]
+    (now,) = {answer.json["pid"] for answer in answers}
     assert now != pid
-    changed = [e["data"]["state"] for e in home.events("ModelChanged") if e["data"]["model"] == "small"]
-    assert "failed" in changed
+    changed = [e for e in home.events("ModelChanged") if e["id"] > before and e["data"]["model"] == "small"]
+    assert "failed" in [e["data"]["state"] for e in changed]
 
 
 def test_a_connection_that_is_dropped_before_a_byte_is_tried_once_more(home: Home) -> None:
@@ -150,34 +150,31 @@ def test_workers_that_outlive_their_server_keep_its_share_until_they_are_ended(h
     children = [int(line.split()[1]) for line in home.tenure("logs", job).splitlines() if line.startswith("child")]
     assert len(children) == 2
     os.kill(answer.json["pid"], signal.SIGKILL)
-    saw: list[str] = []
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 30
     while True:
-        row, alive = home.model("small"), [pid for pid in children if Path(f"/proc/{pid}").exists()]
-        alive = [pid for pid in alive if "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]]
-        saw.append(row["state"])
-        if alive:
-            assert row["state"] not in ("asleep", "failed"), "its share would be given away"
-        else:
+        row = home.model("small")  # first: who is there afterwards was there then
+        if not any(alive(child) for child in children):
             break
+        assert row["state"] not in ("asleep", "failed"), "its share would be given away"
         assert time.monotonic() < deadline
     assert home.until("small", "failed", "asleep")["job_id"] is None
 
 
-def test_a_slow_sleeper_finishes_what_is_in_flight(home: Home) -> None:
+def test_a_slow_sleeper_finishes_what_is_in_flight(home: Home, tmp_path: Path) -> None:
     home.declare("small", "--chunk-delay", "0.2")
     home.reload()
     home.chat("small", chunks=1)
     connection = home.connect()
-    body = json.dumps({"model": "small", "stream": True, "chunks": 8})
+    body = json.dumps({"model": "small", "stream": True, "chunks": 100, "until": str(tmp_path / "enough")})
     connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
     answer = connection.getresponse()
     answer.readline()
     eventually(lambda: home.model("small")["in_flight"] == 1)
     home.tenure("models", "sleep", "small")
+    home.until("small", "draining")
+    (tmp_path / "enough").touch()
     rest = answer.read()
     connection.close()
-    assert rest.count(b"word") == 7
     assert rest.endswith(b"data: [DONE]\n\n")
     home.until("small", "asleep")
 
