@@ -33,10 +33,12 @@ JOBS = int(os.environ.get("TENURE_TEST_JOBS", "120"))
 
 def test_a_job_outlives_the_platform_and_is_adopted(home: Path):
     house = House(home).open()
-    job = house.gpu("bash", "-c", "echo up; sleep 2; echo done")
+    gate = house.gate()
+    job = house.gpu(*gate.argv("echo up", "echo done"))
     house.wait_out(job, "up")
     house.close(keep_jobs=True)
     house.open(card=None)  # a plain start knows the declared card
+    gate.open()
     shown = house.wait(job)
     assert (shown["outcome"], len(shown["attempts"])) == ("completed", 1)
     assert "AttemptAdopted" in [e.kind for e in house.platform.ledger.events(job_id=job)]
@@ -46,17 +48,20 @@ def test_a_job_outlives_the_platform_and_is_adopted(home: Path):
 
 def test_what_ended_without_a_platform_has_its_true_code_and_time(home: Path):
     house = House(home).open()
-    job = house.gpu("bash", "-c", "echo up; sleep 0.5; exit 5")
+    gate = house.gate()
+    job = house.gpu(*gate.argv("echo up", "exit 5"))
     house.wait_out(job, "up")
     house.close(keep_jobs=True)
+    gate.open()
     record = _until_closed(house.run_dir(job))
+    back = time.time_ns() // 1000
     house.open(card=None)
     shown = house.wait(job)
     assert (shown["outcome"], shown["exit_code"], len(shown["attempts"])) == ("failed", 5, 1)
     assert record.closed is not None
     ended, told = parse_time(shown["ended_at"]), record.closed["at"]
     assert ended is not None
-    assert abs(ended - told) < 200_000, "the end is when it ended, not when it was noticed"
+    assert ended <= told <= back, "the end is when it ended, not when it was noticed"
     house.close()
 
 
@@ -136,9 +141,8 @@ def test_a_lost_supervisor_interrupts_its_attempt_and_the_job_comes_back(home: P
 def test_a_stop_under_way_is_not_forgotten_and_frees_nothing_early(home: Path, asked: str):
     """The next daemon finds a job on its way out: its processes still hold the card, and so does it."""
     house = House(home).open()
-    job = house.gpu(
-        "bash", "-c", "trap '' TERM; echo $$ up; while :; do sleep 0.1; done", shares=8, memory="16Gi", grace="4s"
-    )
+    gate = house.gate()
+    job = house.gpu(*gate.argv("trap '' TERM; echo $$ up"), shares=8, memory="16Gi", grace="60s")
     house.wait_out(job, "up")
     pid = house.out(job).split()[0]
     if asked == "cancelling":
@@ -150,24 +154,27 @@ def test_a_stop_under_way_is_not_forgotten_and_frees_nothing_early(home: Path, a
     house.close(keep_jobs=True)
     house.open(card=None)
     assert house.show(job)["state"] == asked
+    assert house.show(after)["state"] == "queued"
+    gate.open()
     house.wait(after)
     assert house.out(after) == "gone\n"
     first = house.show(job)["attempts"][0]
     outcome = "cancelled" if asked == "cancelling" else "interrupted"
     assert (first["outcome"], read_record(house.run_dir(job)).outcome) == (outcome, outcome)
     assert first["reason"] != "NeverStarted"
-    house.cancel(job, grace_s=0.2)
-    house.wait(job)
+    house.wait(job)  # by itself, and where it was interrupted once more
     house.check_laws()
     house.close()
 
 
 def test_what_ended_while_nothing_could_be_written_is_told_when_there_is_room_again(house: House):
-    job = house.gpu("bash", "-c", "echo up; sleep 1; exit 3")
+    gate = house.gate()
+    job = house.gpu(*gate.argv("echo up", "exit 3"))
     house.wait_out(job, "up")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 1024, limits[1]))  # as a full disk, for this process alone
     try:
+        gate.open()
         _until_closed(house.run_dir(job))
         house.until(
             "the ledger took nothing, and neither when asked again", lambda: house.platform.conductor.faults > 1
@@ -338,7 +345,7 @@ def _until_all_ended(settings: Settings, *, seconds: float) -> None:
 
 
 def _until_closed(run_dir: Path) -> object:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 20
     while True:
         record = read_record(run_dir)
         if record.closed is not None:

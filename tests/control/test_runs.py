@@ -19,13 +19,14 @@ from tenure.sdk.record import read_record
 from .conftest import House
 
 STUDY = """
-import sys, time, tenure
+import os, sys, time, tenure
 from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Spec:
     steps: int = 3
     rest: float = 0.0
+    until: str = ""
 
 @tenure.study(quiet_after_s=1.0)
 def counting(run: tenure.Run, spec: Spec) -> None:
@@ -33,6 +34,8 @@ def counting(run: tenure.Run, spec: Spec) -> None:
         run.log(step=step, loss=1.0 / (step + 1))
         print("step", step, flush=True)
         run.sleep(spec.rest)
+        if spec.until and os.path.exists(spec.until):
+            break
     run.result(total=spec.steps)
 
 counting.main()
@@ -80,7 +83,8 @@ def test_a_run_started_by_hand_is_listed_and_compared(house: House, study: list[
 
 def test_a_quiet_run_is_failed_and_heals_when_it_speaks_again(house: House, study: list[str]):
     """Frozen is not dead: its share stays taken, its record says what is known, and a late word is believed."""
-    job = house.submit(*study, "--steps", "40", "--rest", "0.05")
+    gate = house.gate()
+    job = house.submit(*study, "--steps", "100000", "--rest", "0.05", "--until", str(gate.file))
     house.wait_out(job, "step 3")
     members = [json.loads(x) for x in (house.run_dir(job) / "supervisor.jsonl").read_text().splitlines()]
     pid = next(m["pid"] for m in members if m["kind"] == "member")
@@ -92,6 +96,7 @@ def test_a_quiet_run_is_failed_and_heals_when_it_speaks_again(house: House, stud
         assert (reaped.closed["by"], reaped.closed["reason"]) == ("reaper", "Quiet")
         assert house.show(job)["state"] == "running"
     finally:
+        gate.open()
         os.kill(pid, signal.SIGCONT)
     assert house.wait(job)["outcome"] == "completed"
     healed = read_record(house.run_dir(job))
