@@ -18,7 +18,7 @@ from tenure.sdk.record import Record, read_record
 from .conftest import as_attempt
 
 STUDY = [sys.executable, "-m", "tenure_studies.digits", "--epochs", "4", "--checkpoint-every", "15"]
-SLOW = [*STUDY, "--pace", "0.02"]
+SLOW = [*STUDY, "--pace", "0.05"]
 STEPS = 4 * 21
 
 
@@ -116,7 +116,9 @@ def test_stopped_killed_and_stopped_again_it_ends_bit_for_bit_the_same(
     assert process.wait(60) == 0, (tmp_path / "stderr.log").read_text()
     record = read_record(third)
     assert record.resumed_from is not None
-    assert record.resumed_from["step"] == 30
+    step = record.resumed_from["step"]
+    assert step >= 30, "the kill came later than that, if not at once"
+    assert step % 15 == 0
     assert results(third) == undisturbed.results
     assert record.retry_of == "7.2"
 
