@@ -104,6 +104,38 @@ def test_what_the_platform_did_not_take_is_told_again(tmp_path: Path) -> None:
         assert [held["request"] for held in body["held"]] == [1]
 
 
+def test_what_was_asked_of_a_model_that_is_gone_is_not_said_of_the_next_one_of_its_name(tmp_path: Path) -> None:
+    told: list[Any] = []
+
+    def answer(path: str, body: Any) -> tuple[int, Any]:
+        if path.endswith("models:report"):
+            told.append(body)
+        return 200, {}
+
+    async def one() -> None:
+        async def send(_: Any) -> None: ...
+
+        server = await _listen(tmp_path / "api.sock", answer)
+        line, report = Platform(tmp_path / "api.sock", lambda rows: None), Report(Desk())
+        for name in "ab":
+            report.spoke(
+                Request(1, {}, send, "POST", "/v1/x", 0.0, model=name, inference=True, keep_alive_s=60, sent_at=1.0)
+            )
+        report.heard([{"name": "b", "state": "ready"}])
+        report.heard([{"name": "a", "state": "asleep"}, {"name": "b", "state": "ready"}])
+        task = asyncio.ensure_future(report.run(line, ["a", "b"]))
+        while not told:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        await line.close()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(one(), 20))
+    said = told[0]["models"]
+    assert (said["a"]["active"], "keep_alive_s" in said["a"]) == (False, False)
+    assert (said["b"]["active"], said["b"]["keep_alive_s"]) == (True, 60)
+
+
 def test_a_table_that_cannot_be_taken_in_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -41,8 +41,15 @@ class Report:
             self._dirty.set()
 
     def heard(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """A table with a model that leaves: the platform waits for the word that nobody is sent to it any more."""
-        if any(row["state"] == "draining" for row in rows):
+        """What was to be said of models that are gone is not said of others that get their names.
+
+        Where a model leaves, the platform waits for the word that nobody is sent to it any more.
+        """
+        states = {row["name"]: row["state"] for row in rows}
+        self._active &= states.keys()
+        self._first = {name: run for name, run in self._first.items() if name in states}
+        self._keep = {name: seconds for name, seconds in self._keep.items() if name in states}
+        if "draining" in states.values():
             self._dirty.set()
 
     def held(self, request: Request) -> None:
