@@ -142,9 +142,9 @@ def test_no_fingerprint_differs_from_none() -> None:
 def test_large_untracked_data_is_bounded(tree: Path) -> None:
     with (tree / "data.bin").open("wb") as file:
         file.truncate(5 << 30)
-    begin = time.perf_counter()
+    before = sum(os.times()[:4])  # of the processor, with that of git
     value = fingerprint(tree)
-    assert time.perf_counter() - begin < 2.0
+    assert sum(os.times()[:4]) - before < 1.0
     assert "size 5368709120" in str(value["untracked"])
 
 

@@ -47,7 +47,7 @@ class Probe:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._process.communicate(timeout=5)  # closes its input: it ends by itself
+        self._process.communicate(timeout=20)  # closes its input: it ends by itself
         assert self._process.returncode == 0
 
 
@@ -176,7 +176,7 @@ def test_memory_comes_back_when_its_process_ends(fake_nvml: Make) -> None:
     with Probe(fake) as probe:
         probe.ask(OPEN)
         assert probe.ask("monitor.sample()[0].processes") == [{"pid": holder.pid, "memory": 5 * GIB}]
-        holder.communicate("\n", timeout=5)
+        holder.communicate("\n", timeout=20)
         assert probe.ask("[monitor.sample()[0].processes, monitor.sample()[0].memory_used]") == [[], 0]
 
 
@@ -277,7 +277,7 @@ def test_an_xid_is_heard_with_its_card_even_when_the_card_is_lost(fake_nvml: Mak
         probe.ask("monitor.listen(lambda event: [seen.append(event), told.set()])")
         fake.state.card(1).lost = 1
         fake.state.xid(1, 79)
-        assert probe.ask("told.wait(5)")
+        assert probe.ask("told.wait(20)")
         (event,) = probe.ask("seen")
         assert (event["card"], event["code"]) == (card_uuid(1), 79)
         assert event["meaning"] == "the card has fallen off the bus"
@@ -293,7 +293,7 @@ def test_a_listener_that_fails_hears_the_next_xid(fake_nvml: Make) -> None:
         probe.ask("monitor.listen(lambda event: [told.put(event.code), 1 / (event.code - 31)])")
         fake.state.xid(0, 31)
         fake.state.xid(0, 119)
-        assert probe.ask("[told.get(timeout=5), told.get(timeout=5)]") == [31, 119]
+        assert probe.ask("[told.get(timeout=20), told.get(timeout=20)]") == [31, 119]
         probe.ask("monitor.close()")
 
 

@@ -102,7 +102,7 @@ def start() -> Iterator[Start]:
 
     yield begin
     for process in started:
-        process.communicate(timeout=5)
+        process.communicate(timeout=20)
 
 
 def test_a_process_of_a_run_is_known_by_its_environment(start: Start) -> None:
