@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tenure.cli.main import module_of
+from tenure.cli.verbs import VERBS
 
 from .conftest import TENURE, Home
 
@@ -30,6 +34,8 @@ def test_bash_completes_verbs_flags_and_choices(bash: str) -> None:
     assert complete(bash, "tenure", "submit", "--gpu") == ["--gpu-memory"]
     assert complete(bash, "tenure", "ps", "-o", "js") == ["json"]
     assert complete(bash, "tenure", "policy", "rel") == ["reload"]
+    assert complete(bash, "tenure", "policy", "try", "--tr") == ["--trace"]
+    assert complete(bash, "tenure", "windows", "cl") == ["claim"], "by any of its names"
 
 
 def test_bash_completes_ids_from_the_platform(home: Home, bash: str) -> None:
@@ -37,6 +43,12 @@ def test_bash_completes_ids_from_the_platform(home: Home, bash: str) -> None:
     offered = complete(bash, "tenure", "cancel", "", env={**home.env, "PATH": f"{TENURE.parent}:{home.env['PATH']}"})
     assert job in offered
     assert "@" in offered
+
+
+@pytest.mark.parametrize("verb", [name for name in VERBS if hasattr(module_of(name), "WORDS")])
+def test_bash_completes_every_word_that_a_verb_has(bash: str, verb: str, tmp_path: Path) -> None:
+    nobody = {**os.environ, "TENURE_HOME": str(tmp_path)}  # no platform is asked
+    assert {*module_of(verb).WORDS} <= {*complete(bash, "tenure", verb, "", env=nobody)}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tenure.cli import manual
+from tenure.cli.main import module_of
 from tenure.cli.verbs import VERBS
 
 from .conftest import TENURE, Home
@@ -15,6 +17,15 @@ from .conftest import TENURE, Home
 def test_help_names_every_verb(nowhere: Home) -> None:
     said = nowhere.ok("--help")
     assert all(f"  {name} " in said for name in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_names_every_flag_once(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    manual.of_verb(verb, module_of(verb).VERB)
+    words = capsys.readouterr().out.partition("\nFlags\n")[2].partition("\nExamples\n")[0]
+    named = [line.split()[0].rstrip(",") for line in words.splitlines() if line.startswith("  -")]
+    assert named == list(dict.fromkeys(named))
+    assert "-o" in named
 
 
 @pytest.mark.parametrize("words", [("submit", "--help"), ("help", "submit"), ("batch", "-h")])

@@ -12,6 +12,8 @@ from .grammar import Parsed, Usage, Verb
 
 __all__ = ["Call"]
 
+FIRST_PAGE, PAGE = 20, 1000  # of jobs, while the newest are looked for: most who ask want the very last one
+
 
 @dataclass(slots=True)
 class Call:
@@ -58,18 +60,16 @@ class Call:
         return newest[back]
 
     def _newest(self, wanted: int) -> list[str]:
-        """The base ids of the newest jobs, newest first."""
-        found: dict[int, str] = {}
+        """The base ids of so many of the newest jobs, newest first.  Numbers only grow, and a page begins with the newest."""
+        found: dict[str, None] = {}
         cursor: str | None = None
         while True:
-            page = self.client.get("/jobs", all=True, limit=1000, cursor=cursor)
+            page = self.client.get("/jobs", all=True, limit=PAGE if cursor else FIRST_PAGE, cursor=cursor)
             for job in page["items"]:
-                base = str(job.get("array_id") or job["id"]).partition("_")[0]
-                if base.isdecimal():
-                    found[int(base)] = base
+                found[str(job.get("array_id") or job["id"]).partition("_")[0]] = None
             cursor = page.get("next")
-            if not cursor:
-                return [found[number] for number in sorted(found, reverse=True)][:wanted]
+            if not cursor or len(found) >= wanted:
+                return list(found)[:wanted]
 
     def show(self, job: str) -> Any:
         return self.client.get(job_path(job))

@@ -34,11 +34,13 @@ VERB = Verb(
     examples=(("tenure capacity report --output week.html", "the last week as a page"),),
 )
 
+WORDS = ("report",)
+
 
 def run(call: Call) -> int:
     words = call.parsed.positionals or ["report"]
-    if words[0] != "report":
-        raise Usage(f"{words[0]!r}: there is report{nearest(words[0], ['report'])}")
+    if words[0] not in WORDS:
+        raise Usage(f"{words[0]!r}: there is report{nearest(words[0], WORDS)}")
     since_s = seconds_of(call.parsed.text("since") or "7d", flag="--since")
     answer = _ask(call, since_s)
     output = call.parsed.text("output")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 from urllib.parse import quote
 
 from tenure.domain.amounts import format_bytes
 
 from .call import Call
-from .client import Refused
+from .each import each
 from .grammar import Verb
 from .render import emit, note, plain, table
 
@@ -41,23 +40,13 @@ def run(call: Call) -> int:
 
 
 def over_cards(call: Call, verb: str, body: dict[str, Any] | None = None) -> int:
-    """One verb over the cards that were named: every one is tried, the worst decides the exit code."""
-    answers: list[Any] = []
-    worst = 0
-    for word in call.parsed.positionals:
-        try:
-            answers.append(call.client.post(f"/cards/{quote(word, safe='')}{verb}", body))
-        except Refused as error:
-            if error.status in (401, 403) or error.status >= 500:
-                raise
-            print(f"tenure {call.name}: {word}: {plain(error)}", file=sys.stderr)
-            worst = max(worst, 2 if error.status in (400, 404, 422) else 1)
-    if call.structured:
-        emit(answers, call.form)
-    else:
-        for card in answers:
-            print(card["id"] if call.form == "name" else f"{card['id']}: {standing(card)}")
-    return worst
+    """One verb over the cards that were named."""
+    return each(
+        call,
+        lambda word: call.client.post(f"/cards/{quote(word, safe='')}{verb}", body),
+        lambda card: f"{card['id']}: {standing(card)}",
+        of=call.parsed.positionals,
+    )
 
 
 def standing(card: dict[str, Any]) -> str:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 
 from .call import Call
-from .grammar import Usage, Verb, nearest
-from .verbs import VERBS
+from .grammar import FORMATS, Usage, Verb, nearest
+from .verbs import ALIASES, VERBS
 
 VERB = Verb(
     usage="completion bash|zsh|fish",
     positionals=(0, 1),
     what="shell",
-    details="Verbs, flags, the choices of a flag, files, and the ids of jobs are completed.",
+    details="Verbs and their words, flags, the choices of a flag, files, and the names of jobs, models and cards are completed.",
     examples=(
         ('eval "$(tenure completion bash)"', "in ~/.bashrc"),
         ("tenure completion fish > ~/.config/fish/completions/tenure.fish", "once"),
     ),
 )
 
-SHELLS = ("bash", "zsh", "fish")
+SHELLS = WORDS = ("bash", "zsh", "fish")
+ASKED = {"models": "tenure models -o name", "drain": "tenure cards -o name", "undrain": "tenure cards -o name"}
+"""What the platform is asked for, beside the words that a verb has of its own."""
+FOLDERS = ("policy",)
 TAKES_JOBS = ("cancel", "retry", "hold", "release", "wait", "show", "why", "logs")
 
 
@@ -46,8 +49,25 @@ def _flags() -> dict[str, list[str]]:
     }
 
 
+def _words() -> dict[str, tuple[str, ...]]:
+    """The words that come first after a verb, where it has any of its own."""
+    from .main import module_of
+
+    found = {name: tuple(getattr(module_of(name), "WORDS", ())) for name in VERBS}
+    return {name: words for name, words in found.items() if words or name in ASKED}
+
+
+def _any_of(*names: str) -> str:
+    """A shell's pattern: the verbs by every name that they have."""
+    return "|".join([*names, *(alias for alias, name in ALIASES.items() if name in names)])
+
+
 def bash() -> str:
-    cases = "\n".join(f'        {name}) flags="{" ".join(flags)}" ;;' for name, flags in _flags().items())
+    flags = "\n".join(f'        {_any_of(name)}) flags="{" ".join(found)}" ;;' for name, found in _flags().items())
+    words = "\n".join(
+        f'        {_any_of(name)}) COMPREPLY=( $(compgen -W "{" ".join(found)}{_asked(name)}" -- "$word"){_folders(name)} ) ;;'
+        for name, found in _words().items()
+    )
     return f"""# bash completion for tenure
 _tenure() {{
     local word="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}" verb="${{COMP_WORDS[1]}}" flags=""
@@ -64,23 +84,19 @@ _tenure() {{
         fi
     done
     if [[ "$previous" == "-o" || "$previous" == "--format" ]]; then
-        COMPREPLY=( $(compgen -W "json yaml wide name table" -- "$word") )
+        COMPREPLY=( $(compgen -W "{" ".join(FORMATS)}" -- "$word") )
         return
     fi
     case "$verb" in
-{cases}
+{flags}
     esac
     if [[ "$word" == -* ]]; then
         COMPREPLY=( $(compgen -W "$flags" -- "$word") )
         return
     fi
     case "$verb" in
-        {"|".join(TAKES_JOBS)}) COMPREPLY=( $(compgen -W "@ last $(tenure ps -a -n 200 -o name 2>/dev/null)" -- "$word") ) ;;
-        runs) COMPREPLY=( $(compgen -W "ls show diff" -- "$word") ) ;;
-        policy) COMPREPLY=( $(compgen -W "check show reload" -- "$word") $(compgen -d -- "$word") ) ;;
-        models|model) COMPREPLY=( $(compgen -W "wake sleep advise $(tenure models -o name 2>/dev/null)" -- "$word") ) ;;
-        token) COMPREPLY=( $(compgen -W "show login ls create set revoke" -- "$word") ) ;;
-        completion) COMPREPLY=( $(compgen -W "{" ".join(SHELLS)}" -- "$word") ) ;;
+        {_any_of(*TAKES_JOBS)}) COMPREPLY=( $(compgen -W "@ last $(tenure ps -a -n 200 -o name 2>/dev/null)" -- "$word") ) ;;
+{words}
         *) COMPREPLY=( $(compgen -f -- "$word") ) ;;
     esac
 }}
@@ -88,11 +104,23 @@ complete -o filenames -o bashdefault -F _tenure tenure
 """
 
 
+def _asked(name: str) -> str:
+    return f" $({ASKED[name]} 2>/dev/null)" if name in ASKED else ""
+
+
+def _folders(name: str) -> str:
+    return ' $(compgen -d -- "$word")' if name in FOLDERS else ""
+
+
 def zsh() -> str:
     verbs = "\n".join(
         f"        '{name}:{entry.summary.replace(chr(39), '’').replace(':', ' ')}'" for name, entry in VERBS.items()
     )
-    cases = "\n".join(f"            {name}) flags=({' '.join(flags)}) ;;" for name, flags in _flags().items())
+    flags = "\n".join(f"        {_any_of(name)}) flags=({' '.join(found)}) ;;" for name, found in _flags().items())
+    words = "\n".join(
+        f"        {_any_of(name)}) ids=({' '.join(found)}{_lines(ASKED.get(name))}); compadd -- $ids{'; _files -/' if name in FOLDERS else ''} ;;"
+        for name, found in _words().items()
+    )
     return f"""#compdef tenure
 _tenure() {{
     local -a verbs flags ids
@@ -104,28 +132,29 @@ _tenure() {{
         return
     fi
     if [[ "$words[CURRENT-1]" == (-o|--format) ]]; then
-        compadd json yaml wide name table
+        compadd {" ".join(FORMATS)}
         return
     fi
     case "$words[2]" in
-{cases}
+{flags}
     esac
     if [[ "$PREFIX" == -* ]]; then
         compadd -- $flags
         return
     fi
     case "$words[2]" in
-        {"|".join(TAKES_JOBS)}) ids=(@ last ${{(f)"$(tenure ps -a -n 200 -o name 2>/dev/null)"}}); compadd -- $ids ;;
-        runs) compadd ls show diff ;;
-        policy) compadd check show reload; _files ;;
-        models|model) ids=(wake sleep advise ${{(f)"$(tenure models -o name 2>/dev/null)"}}); compadd -- $ids ;;
-        token) compadd show login ls create set revoke ;;
-        completion) compadd {" ".join(SHELLS)} ;;
+        {_any_of(*TAKES_JOBS)}) ids=(@ last{_lines("tenure ps -a -n 200 -o name")}); compadd -- $ids ;;
+{words}
         *) _files ;;
     esac
 }}
 compdef _tenure tenure
 """
+
+
+def _lines(command: str | None) -> str:
+    """Of a command's output, for zsh: an item each."""
+    return f' ${{(f)"$({command} 2>/dev/null)"}}' if command else ""
 
 
 def fish() -> str:
@@ -142,6 +171,13 @@ def fish() -> str:
             value = "" if option.value is None else f" -x -a '{' '.join(option.choices)}'" if option.choices else " -r"
             said = option.help.replace("'", "\\'")
             lines.append(f"complete -c tenure -n '__fish_seen_subcommand_from {name}' {words}{value} -d '{said}'")
+    for name, known in _words().items():
+        said = " ".join([*known, *([f"({ASKED[name]} 2>/dev/null)"] if name in ASKED else [])])
+        lines.append(
+            f"complete -c tenure -n '__fish_seen_subcommand_from {_any_of(name).replace('|', ' ')}' -f -a '{said}'"
+        )
     ids = "(tenure ps -a -n 200 -o name 2>/dev/null) @ last"
-    lines.append(f"complete -c tenure -n '__fish_seen_subcommand_from {' '.join(TAKES_JOBS)}' -f -a '{ids}'")
+    lines.append(
+        f"complete -c tenure -n '__fish_seen_subcommand_from {_any_of(*TAKES_JOBS).replace('|', ' ')}' -f -a '{ids}'"
+    )
     return "\n".join(lines) + "\n"

@@ -1,9 +1,9 @@
-"""One verb over many jobs: every one is tried, each refusal is told, and the worst decides the exit code."""
+"""One verb over many jobs, or cards: every one is tried, each refusal is told, and the worst decides the exit code."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from .call import Call
@@ -14,26 +14,32 @@ from .submission import jobs_in
 __all__ = ["each"]
 
 
-def each(call: Call, act: Callable[[str], Any], shown: Callable[[dict[str, Any]], str] | None = None) -> int:
-    """`act(id)` answers a job; prints what became of each (`shown`, else a line).  0, or 2 for a job that is not there, or 1 for a refusal."""
+def each(
+    call: Call,
+    act: Callable[[str], Any],
+    shown: Callable[[dict[str, Any]], str] | None = None,
+    *,
+    of: Iterable[str] | None = None,
+) -> int:
+    """`act(id)` answers what became of each of the jobs that were named, or `of` these; that is printed (`shown`, else a line).
+
+    0, or 2 for one that is not there, or 1 for a refusal.
+    """
     answers: list[Any] = []
     worst = 0
-    for job in call.ids:
+    for name in call.ids if of is None else of:
         try:
-            answers.append(act(job))
+            answers.append(act(name))
         except Refused as error:
             if error.status in (401, 403) or error.status >= 500:
                 raise
-            print(f"tenure {call.name}: {job}: {plain(error)}", file=sys.stderr)
+            print(f"tenure {call.name}: {name}: {plain(error)}", file=sys.stderr)
             worst = max(worst, 2 if error.status in (400, 404, 422) else 1)
     if call.structured:
         emit(answers, call.form)
         return worst
-    for answer in [job for told in answers for job in jobs_in(told)]:
-        if call.form == "name":
-            print(answer["id"])
-        else:
-            print((shown or _line)(answer))
+    for answer in [one for told in answers for one in jobs_in(told)]:
+        print(answer["id"] if call.form == "name" else (shown or _line)(answer))
     return worst
 
 

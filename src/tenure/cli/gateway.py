@@ -17,10 +17,12 @@ VERB = Verb(
     examples=(("OPENAI_BASE_URL=$(tenure gateway url) python chat.py", "any client that reads it"),),
 )
 
+WORDS = ("url",)
+
 
 def run(call: Call) -> int:
     word = call.parsed.positionals[0]
-    if word != "url":
+    if word not in WORDS:
         raise Usage(f"{word!r}: there is url")
     url = None
     if holder(call.settings) is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["COMMON", "Option", "Parsed", "Usage", "Verb", "nearest", "parse"]
+__all__ = ["COMMON", "FORMATS", "Option", "Parsed", "Usage", "Verb", "nearest", "parse"]
 
 
 class Usage(Exception):

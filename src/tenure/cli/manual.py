@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from .grammar import COMMON, Option, Verb
+from .grammar import Option, Verb
 from .verbs import VERBS
 
 __all__ = ["of_verb", "overview"]
@@ -31,7 +31,7 @@ def of_verb(name: str, verb: Verb) -> int:
     if verb.details:
         print(f"\n{textwrap.dedent(verb.details).strip()}")
     print("\nFlags")
-    for option in (*verb.options, *COMMON):
+    for option in verb.all_options:
         if not option.hidden:
             print(_line(option))
     if verb.examples:

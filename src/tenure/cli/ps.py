@@ -59,7 +59,7 @@ def jobs_of(call: Call) -> list[Any]:
     jobs: list[Any] = []
     cursor: str | None = None
     while True:
-        page = call.client.get("/jobs", **query, limit=1000, cursor=cursor)
+        page = call.client.get("/jobs", **query, limit=min(wanted or 1000, 1000), cursor=cursor)
         jobs.extend(page["items"])
         cursor = page.get("next")
         if not cursor or (wanted is not None and len(jobs) >= wanted):
