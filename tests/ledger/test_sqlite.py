@@ -179,3 +179,24 @@ for durable in (True, False, True):
 """
     said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
     assert said == "True ['ledger.db-wal']\nFalse []\nTrue ['ledger.db-wal']\n"
+
+
+def test_a_durable_commit_flushes_the_log_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last connection takes the log with it: what is written after that stands in another file."""
+    ledger = Ledger.open(tmp_path / "ledger.db")
+    submit(ledger, "1")
+    ledger._database.drop_writer()
+    ledger._database.reader.dispose()
+    assert not (tmp_path / "ledger.db-wal").exists()
+    flushed: list[str] = []
+    real = os.fdatasync
+
+    def noted(fd: int) -> None:
+        flushed.append(os.readlink(f"/proc/self/fd/{fd}"))
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", noted)
+    submit(ledger, "2")
+    assert flushed == [str(tmp_path / "ledger.db-wal")]
+    assert {job.id for job in ledger.live_jobs()} == {"1", "2"}
+    ledger.close()

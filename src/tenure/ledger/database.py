@@ -105,7 +105,8 @@ class _Flush:
     """One flush for many commits: whoever waits behind a flush that already covers him does not flush again."""
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._path = path
+        self._file = self._opened()
         self._turn = threading.Lock()
         self.written = 0
         self._flushed = 0
@@ -114,8 +115,23 @@ class _Flush:
         with self._turn:
             if self._flushed < ticket:
                 seen = self.written  # commits before this line are in the file; later ones need another flush
+                if (
+                    os.fstat(self._file).st_nlink == 0
+                ):  # every connection was lost at once, and SQLite has begun a new log
+                    gone, self._file = self._file, self._opened()
+                    os.close(gone)
                 getattr(os, "fdatasync", os.fsync)(self._file)
                 self._flushed = seen
+
+    def _opened(self) -> int:
+        """The log of now.  Its name is on disk as well, which SQLite sees to only when it flushes a new log by itself."""
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return file
 
     def close(self) -> None:
         os.close(self._file)
