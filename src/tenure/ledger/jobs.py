@@ -13,14 +13,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Update, and_, bindparam, func, insert, select, true, update
 
-from tenure.domain.errors import HouseFault, InvalidRequest, NotFound, StaleWrite
+from tenure.domain.errors import HouseFault, NotFound, StaleWrite
 from tenure.domain.events import EventKind
 from tenure.domain.ids import Instant, JobId
 from tenure.domain.lifecycle import JobState, Outcome, next_state
 
 from .columns import Columns, clean, digest_of
 from .diary import DiaryWriter
-from .rows import Change, JobRow, NewJob, Page
+from .rows import Change, JobRow, NewJob, Page, place_in
 from .schema import is_live_job, jobs, specs
 from .session import Session
 
@@ -78,8 +78,9 @@ def _filtered(which: JobFilter) -> Select[Any]:
         statement = statement.where(_in(which.states))
     if which.name is not None:
         if "*" in which.name:
-            pattern = which.name.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("*", "%")
-            statement = statement.where(func.lower(jobs.c.name).like(pattern, escape="\\"))
+            pattern = which.name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("*", "%")
+            # Both sides by the database's own idea of case: SQLite knows that of ASCII alone.
+            statement = statement.where(func.lower(jobs.c.name).like(func.lower(pattern), escape="\\"))
         else:
             statement = statement.where(jobs.c.name == which.name)
     return statement
@@ -127,9 +128,7 @@ class JobReads(Session):
         """Newest first.  Raises InvalidRequest for a cursor that no page gave out."""
         statement = _filtered(which)
         if cursor is not None:
-            if not (cursor.isascii() and cursor.isdigit()):
-                raise InvalidRequest(f"{cursor!r} is not a cursor; pass back `next` as it came", field="cursor")
-            statement = statement.where(jobs.c.seq < int(cursor))
+            statement = statement.where(jobs.c.seq < place_in(cursor, cursor))
         rows = [_job(r) for r in self._rows(statement.order_by(jobs.c.seq.desc()).limit(limit + 1))]
         return Page(items=tuple(rows[:limit]), next=str(rows[limit - 1].seq) if len(rows) > limit else None)
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tenure.domain.attempt import AttemptState
+from tenure.domain.errors import InvalidRequest
 from tenure.domain.events import EventKind
 from tenure.domain.ids import Instant, JobId, RunId
 from tenure.domain.lifecycle import JobEvent, JobState, Outcome
 
-__all__ = ["AttemptChange", "AttemptRow", "Change", "JobRow", "NewAttempt", "NewJob", "Page", "RunRow"]
+__all__ = ["AttemptChange", "AttemptRow", "Change", "JobRow", "NewAttempt", "NewJob", "Page", "RunRow", "place_in"]
 
 Row = TypeVar("Row")
 
@@ -196,3 +197,10 @@ class Page(Generic[Row]):
 
     items: tuple[Row, ...]
     next: str | None = None
+
+
+def place_in(cursor: str, number: str) -> int:
+    """`number` of a cursor as both databases can hold it.  Raises InvalidRequest for what no page has given out."""
+    if not (number.isascii() and number.isdigit() and len(number) <= 18):
+        raise InvalidRequest(f"{cursor[:60]!r} is not a cursor; pass back `next` as it came", field="cursor")
+    return int(number)

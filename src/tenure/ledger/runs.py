@@ -8,13 +8,13 @@ from typing import Any
 
 from sqlalchemy import and_, bindparam, or_, select, text
 
-from tenure.domain.errors import InvalidRequest, NotFound
+from tenure.domain.errors import NotFound
 from tenure.domain.ids import Instant
 from tenure.domain.lifecycle import Outcome
 
 from .columns import Columns
 from .diary import DiaryWriter
-from .rows import Page, RunRow
+from .rows import Page, RunRow, place_in
 from .schema import runs
 from .session import Session
 
@@ -74,11 +74,10 @@ class RunReads(Session):
         if which.open is not None:
             statement = statement.where(runs.c.outcome.is_(None) if which.open else runs.c.outcome.is_not(None))
         if cursor is not None:
-            opened, sep, last = cursor.partition(":")
-            if not (sep and opened.isascii() and opened.isdigit()):
-                raise InvalidRequest(f"{cursor!r} is not a cursor; pass back `next` as it came", field="cursor")
-            same = and_(runs.c.opened_at == int(opened), runs.c.run_id < last)
-            statement = statement.where(or_(runs.c.opened_at < int(opened), same))
+            opened_at, sep, last = cursor.partition(":")
+            opened = place_in(cursor, opened_at if sep else "")
+            same = and_(runs.c.opened_at == opened, runs.c.run_id < last)
+            statement = statement.where(or_(runs.c.opened_at < opened, same))
         statement = statement.order_by(runs.c.opened_at.desc(), runs.c.run_id.desc()).limit(limit + 1)
         rows = [_run(row) for row in self._rows(statement)]
         more = f"{rows[limit - 1].opened_at}:{rows[limit - 1].run_id}" if len(rows) > limit else None

@@ -224,8 +224,9 @@ def test_pages_are_newest_first_and_meet_without_gap(ledger: Ledger) -> None:
             break
         submit(ledger, new(f"late-{cursor}"))  # what comes meanwhile is newer: it moves nothing
     assert seen == [str(n) for n in range(25, 0, -1)]
-    with pytest.raises(InvalidRequest):
-        ledger.jobs(cursor="x")
+    for wrong in ("x", "-1", "²", "9" * 19, "9" * 5000):
+        with pytest.raises(InvalidRequest):
+            ledger.jobs(cursor=wrong)
 
 
 def test_filters_hold_together(ledger: Ledger) -> None:
@@ -241,8 +242,10 @@ def test_filters_hold_together(ledger: Ledger) -> None:
     assert ids(states=frozenset({S.QUEUED, S.ENDED}), name="odd", project="p1") == ["7", "1"]
     assert ids(outcome=Outcome.CANCELLED, name="*E*n_%") == ["2"]
     assert ids(name="*_") == []
+    submit(ledger, new("99", name="Übung 1"))
+    assert ids(name="Übung*") == ids(name="ÜBUNG*") == ["99"]
     assert ids(states=frozenset()) == []
-    assert ledger.counts() == {(S.ENDED, Outcome.CANCELLED): 3, (S.QUEUED, None): 9}
+    assert ledger.counts() == {(S.ENDED, Outcome.CANCELLED): 3, (S.QUEUED, None): 10}
 
 
 def test_live_jobs_leave_out_the_ended(ledger: Ledger) -> None:

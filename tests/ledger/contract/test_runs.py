@@ -45,7 +45,7 @@ def test_pages_are_newest_first_and_meet_without_gap(ledger: Ledger) -> None:
         if cursor is None:
             break
     assert seen == [f"r{n:02}" for n in range(24, -1, -1)]
-    for wrong in ("x", "5", "x:1"):
+    for wrong in ("x", "5", "x:1", "9" * 19 + ":1"):
         with pytest.raises(InvalidRequest):
             ledger.runs(cursor=wrong)
 
