@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,6 +81,16 @@ class House:
 
     def gate(self, name: str = "gate") -> Gate:
         return Gate(self.home.parent / name)
+
+    @contextlib.contextmanager
+    def refusing(self, what: str) -> Iterator[None]:
+        """While it lasts the ledger takes no such write, nor anything of its transaction: as a disk that is full."""
+        with contextlib.closing(sqlite3.connect(self.home / "ledger.sqlite3", timeout=20)) as ledger:
+            ledger.execute(f"CREATE TRIGGER full BEFORE {what} BEGIN SELECT RAISE(ABORT, 'it is full'); END")
+            try:
+                yield
+            finally:
+                ledger.execute("DROP TRIGGER full")
 
     def run_dir(self, job: str, attempt: int = 1) -> Path:
         return self.home / "runs" / f"{job}.{attempt}"

@@ -8,7 +8,6 @@ import os
 import random
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -186,20 +185,9 @@ def test_what_ended_while_nothing_could_be_written_is_told_when_there_is_room_ag
     assert house.wait(house.gpu("true"))["outcome"] == "completed"
 
 
-@contextlib.contextmanager
-def _refusing(house: House, name: str, when: str) -> Iterator[None]:
-    """While it lasts the ledger takes no such write, and with it nothing of its transaction: as a disk that is full."""
-    with contextlib.closing(sqlite3.connect(house.home / "ledger.sqlite3", timeout=20)) as ledger:
-        ledger.execute(f"CREATE TRIGGER {name} BEFORE {when} BEGIN SELECT RAISE(ABORT, 'it is full'); END")
-        try:
-            yield
-        finally:
-            ledger.execute(f"DROP TRIGGER {name}")
-
-
 def test_what_could_not_be_written_down_is_not_started(house: House):
     """An admission that was rolled back was none, also where its job is cancelled before there is room again."""
-    with _refusing(house, "no_attempt", "INSERT ON attempts"):
+    with house.refusing("INSERT ON attempts"):
         job = house.gpu("sleep", "60", shares=8, memory="16Gi")
         house.until("the loop has failed twice", lambda: house.platform.conductor.faults > 1)
         house.cancel(job)
@@ -213,7 +201,7 @@ def test_a_stop_that_could_not_be_written_down_is_asked_for_again(house: House):
     jobs = [house.gpu("sleep", "60", grace="1s") for _ in range(2)]
     for job in jobs:
         house.wait(job, "running")
-    with _refusing(house, "no_second", f"UPDATE ON jobs WHEN NEW.id = '{jobs[1]}' AND NEW.state = 'evicting'"):
+    with house.refusing(f"UPDATE ON jobs WHEN NEW.id = '{jobs[1]}' AND NEW.state = 'evicting'"):
         house.platform.conductor.drain(by="a test")
         house.until("the loop has failed", lambda: house.platform.conductor.faults > 0)
     assert house.platform.conductor.empty.wait(20), "the platform would never go down"

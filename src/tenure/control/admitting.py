@@ -24,7 +24,7 @@ from .workloads import admission_to_json
 if TYPE_CHECKING:
     from .conductor import Conductor
 
-__all__ = ["evict", "goes_to_the_end", "write"]
+__all__ = ["evict", "goes_to_the_end", "pending_change", "write"]
 
 
 def write(conductor: Conductor, plans: Sequence[Plan]) -> None:
@@ -255,6 +255,7 @@ def _pend(conductor: Conductor, tx: Transaction, pends: Iterable[Pend], at: Inst
 
 
 def pending_change(live: Live, reason: str, message: str, at: Instant) -> Change:
+    """A job that waits, and why from now on; refused where its row has changed since it was last seen."""
     return Change(
         job_id=live.id,
         event=None,

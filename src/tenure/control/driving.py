@@ -19,6 +19,7 @@ from tenure.domain.reasons import EvictionReason, PendingReason
 from tenure.engine import Engine
 from tenure.ledger import Change, JobRow, Ledger
 
+from .admitting import pending_change
 from .clock import Clock
 from .live import Live
 from .specs import SpecStore
@@ -188,8 +189,6 @@ class Driver:
         self._backend.shrink(live.current_run, str(self.run_dir(live.current_run)), shrink.count, stop)
 
     def _write_pending(self, conductor: Conductor) -> None:
-        from .admitting import pending_change
-
         pending, self._pending = self._pending, {}
         given_up, self._given_up = self._given_up, []
         if not pending and not given_up:
@@ -203,7 +202,7 @@ class Driver:
                     if isinstance(row, JobRow):
                         live.saw(row)
                 ended = [
-                    (live, tx.move_many([self._never(live, reason, message, conductor)])[0])
+                    (live, tx.move_many([_never(live, reason, message, at)])[0])
                     for live, reason, message in given_up
                     if live.state is JobState.QUEUED
                 ]
@@ -213,19 +212,6 @@ class Driver:
                     conductor.forget(live)
         if given_up:
             conductor.wake()
-
-    def _never(self, live: Live, reason: str, message: str, conductor: Conductor) -> Change:
-        at = conductor.clock.now()
-        return Change(
-            job_id=live.id,
-            event=JobEvent.GIVE_UP,
-            kind=EventKind.JOB_ENDED,
-            at=at,
-            expect_state=JobState.QUEUED,
-            expect_revision=live.revision,
-            message=message,
-            fields={"outcome": Outcome.CANCELLED, "reason": reason, "message": message, "ended_at": at},
-        )
 
     # ------------------------------------------------------------------ what the backend is told
 
@@ -281,3 +267,16 @@ def traceparent_of(run_dir: Path, submitted_at: Instant) -> str:
     """A run is one trace.  Its ids follow from the run's name and birth, so that whoever reads the record finds it."""
     seed = hashlib.sha256(f"{run_dir}\0{submitted_at}".encode()).hexdigest()
     return f"00-{seed[:32]}-{seed[32:48]}-01"
+
+
+def _never(live: Live, reason: str, message: str, at: Instant) -> Change:
+    return Change(
+        job_id=live.id,
+        event=JobEvent.GIVE_UP,
+        kind=EventKind.JOB_ENDED,
+        at=at,
+        expect_state=JobState.QUEUED,
+        expect_revision=live.revision,
+        message=message,
+        fields={"outcome": Outcome.CANCELLED, "reason": reason, "message": message, "ended_at": at},
+    )

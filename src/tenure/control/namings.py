@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 from tenure.domain.errors import InvalidRequest
 from tenure.domain.job import JobSpec
 from tenure.domain.policy import Policy, QuotaCheckStrategy
 
-__all__ = ["class_of", "priority_of", "queue_of", "uncounted"]
+__all__ = ["class_of", "nearest", "priority_of", "queue_of", "uncounted"]
 
 
 def queue_of(policy: Policy, spec: JobSpec) -> str:
@@ -68,8 +68,11 @@ def uncounted(policy: Policy, spec: JobSpec, requests: Mapping[str, int]) -> lis
     return sorted(n for n in requests if n not in covered and not n.startswith(policy.exclude_resource_prefixes))
 
 
-def _hint(word: str, known: Iterable[str]) -> str:
-    names = list(known)
-    close = difflib.get_close_matches(word, names, n=1)
-    nearest = f"; did you mean {close[0]!r}?" if close else ""
-    return f"{nearest} (there are: {', '.join(names) or 'none'})"
+def nearest(word: str, known: Sequence[str]) -> str:
+    """`; did you mean 'name'?`, or an empty text."""
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _hint(word: str, known: Sequence[str]) -> str:
+    return f"{nearest(word, known)} (there are: {', '.join(known) or 'none'})"

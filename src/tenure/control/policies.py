@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,8 +63,6 @@ def _totals(cards: Sequence[Card]) -> list[DefaultCard]:
 
 
 def _signature(files: Mapping[str, str]) -> str:
-    import hashlib
-
     return hashlib.sha256("\0".join(f"{n}\0{files[n]}" for n in sorted(files)).encode()).hexdigest()
 
 

@@ -21,6 +21,8 @@ from tenure.manifests.instants import parse_instant
 from tenure.manifests.sbatch_values import Export
 from tenure.manifests.submission import read_submission
 
+from .namings import nearest
+
 __all__ = ["Asked", "asked_of"]
 
 FIELDS = (
@@ -56,7 +58,7 @@ def asked_of(body: Mapping[str, Any], *, now: Instant, owner: str) -> Asked:
     unknown = sorted(set(body) - set(FIELDS))
     if unknown:
         raise InvalidRequest(
-            f"unknown field {unknown[0]!r}{_nearest(unknown[0], FIELDS)}", field=unknown[0], code="UnknownField"
+            f"unknown field {unknown[0]!r}{nearest(unknown[0], FIELDS)}", field=unknown[0], code="UnknownField"
         )
     ways = [way for way in ("argv", "script", "file") if body.get(way)]
     if len(ways) != 1:
@@ -236,10 +238,3 @@ def _texts(body: Mapping[str, Any], name: str) -> dict[str, str]:
     if wrong is not None:
         raise InvalidRequest(f"{name}: the value of {wrong!r} must be text, not {found[wrong]!r}", field=name)
     return {str(key): value for key, value in found.items()}
-
-
-def _nearest(word: str, words: Sequence[str]) -> str:
-    import difflib
-
-    close = difflib.get_close_matches(word, words, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""

@@ -15,7 +15,6 @@ from tenure.domain.workload import Admission, Card, Placement, PodSet, PodSetAss
 __all__ = [
     "admission_from_json",
     "admission_to_json",
-    "key_of",
     "pod_requests",
     "processes_of",
     "with_count",
@@ -23,11 +22,6 @@ __all__ = [
 ]
 
 MAIN = "main"
-
-
-def key_of(job: str) -> WorkloadKey:
-    """A job's workload bears the job's id."""
-    return WorkloadKey(job)
 
 
 def pod_requests(spec: JobSpec, cards: Sequence[Card]) -> Mapping[str, int]:
@@ -49,7 +43,7 @@ def workload(job: JobId, spec: JobSpec, *, priority: int, created_at: Instant, c
         tolerations=spec.tolerations,
     )
     return Workload(
-        key=key_of(job),
+        key=WorkloadKey(job),
         uid=job,
         namespace=spec.namespace,
         queue=spec.queue or "default",

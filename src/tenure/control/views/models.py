@@ -9,7 +9,7 @@ from tenure.ledger import WindowRow
 
 from ..clock import wire
 from ..driving import traceparent_of
-from ..models import Kept
+from ..kept import Kept
 from ..wakes import STEPS
 
 if TYPE_CHECKING:
