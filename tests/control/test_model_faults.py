@@ -15,6 +15,7 @@ import pytest
 
 from tenure.control import verbs
 from tenure.control.clock import Clock
+from tenure.domain.errors import HouseFault
 from tenure.domain.ids import Instant
 
 from .conftest import ME, House
@@ -165,3 +166,13 @@ def test_a_server_that_dies_leaves_nothing_half_open(models: Callable[..., House
     verbs.reload_policy(house.platform, caller=ME)
     verbs.wake(house.platform, "small", caller=ME)
     until(house, "ready")
+
+
+def test_an_end_that_could_not_be_written_down_is_asked_for_again(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "small")
+    house = models()
+    verbs.wake(house.platform, "small", caller=ME)
+    until(house, "ready")
+    with house.refusing("UPDATE ON jobs WHEN NEW.state = 'cancelling'"), pytest.raises(HouseFault):
+        verbs.sleep(house.platform, "small", caller=ME)
+    until(house, "asleep")

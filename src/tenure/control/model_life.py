@@ -33,6 +33,8 @@ from .model_news import ModelNews
 from .model_waiting import has_left_the_line, why_it_waits
 from .namings import priority_of, queue_of
 from .probing import Probe
+from .verbs.cancel import cancel
+from .verbs.submit import submit_specs
 from .wakes import BACK
 
 if TYPE_CHECKING:
@@ -253,8 +255,6 @@ class Lives:
     # ------------------------------------------------------------------ what is done
 
     def submit(self, kept: Kept, *, by: str, cause: str) -> None:
-        from .verbs.submit import submit_specs  # verbs look at views, and views at the platform
-
         platform = self._platform
         given = frozenset(k.port for k in self._kept.values() if k.port is not None)
         message = f"{kept.model.name} is woken by {by}: {cause}"
@@ -299,17 +299,15 @@ class Lives:
 
     def _cancel(self, kept: Kept, message: str) -> None:
         """Ask for its end, once.  What happens to it until it has left is the conductor's to see to."""
-        from .verbs.cancel import cancel
-
         if kept.cancelled or kept.job is None:
             return
-        kept.cancelled = True
         self._set(kept, ModelState.DRAINING, kept.reason, message)
         grace_s = kept.drain.grace_s(self._now()) if kept.drain is not None else kept.model.stop_timeout_s
         try:
             cancel(self._platform, kept.job, caller=INTERNAL, reason=message, grace_s=grace_s)
         except (Conflict, NotFound):
             self._poke()  # it has just ended by itself
+        kept.cancelled = True  # not before: where the ledger cannot be written, the next look asks again
 
     # ------------------------------------------------------------------ inside
 

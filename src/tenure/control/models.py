@@ -28,13 +28,14 @@ from .model_leaving import LOOK_S
 from .model_life import Lives
 from .model_news import ModelNews
 from .namings import class_of
+from .verbs.cancel import cancel
 from .wakes import last_inferences, remembered
 from .window_gate import shut_to
 
 if TYPE_CHECKING:
     from .app import Platform
 
-__all__ = ["Kept", "Models"]
+__all__ = ["Models"]
 
 log = logging.getLogger(__name__)
 
@@ -305,8 +306,6 @@ class Models:
         return live.state is JobState.QUEUED or attempts[-1].created_at >= self._platform.started_at
 
     def _drop(self, live: Live) -> None:
-        from .verbs.cancel import cancel
-
         try:
             cancel(self._platform, live.id, caller=INTERNAL, reason="a model wakes when somebody asks for it")
         except Conflict:
