@@ -23,11 +23,15 @@ def rights(**limits: Any) -> Rights:
 
 
 def admitted(allowances: Allowances, of: Rights, times: list[float]) -> list[float]:
-    return [now for now in times if allowances.admit(of, now) is None]
+    return [now for now in times if is_in(allowances.admit(of, now))]
 
 
-def refused(verdict: Denied | None) -> Denied:
-    assert verdict is not None
+def is_in(verdict: Denied | int) -> bool:
+    return not isinstance(verdict, Denied)
+
+
+def refused(verdict: Denied | int | None) -> Denied:
+    assert isinstance(verdict, Denied)
     return verdict
 
 
@@ -56,10 +60,10 @@ def test_whoever_waits_as_long_as_told_is_let_in(times: list[float], limit: int)
     for at in sorted(times):
         now = max(now, NOON + at)
         denied = allowances.admit(of, now)
-        if denied is not None:
+        if isinstance(denied, Denied):
             assert denied.retry_after_s is not None
             now += denied.retry_after_s + 1e-3
-            assert allowances.admit(of, now) is None
+            assert is_in(allowances.admit(of, now))
 
 
 def test_a_steady_client_at_its_limit_is_not_refused() -> None:
@@ -75,20 +79,20 @@ def test_a_refused_request_costs_nothing() -> None:
 def test_model_tokens_of_a_minute_are_counted_when_a_request_is_over() -> None:
     allowances, of = Allowances(), rights(tokens_per_minute=100)
     assert admitted(allowances, of, [NOON, NOON]) == [NOON, NOON]
-    allowances.spent("ci", 90, NOON + 1)
-    assert allowances.admit(of, NOON + 2) is None
-    allowances.spent("ci", 90, NOON + 5)
+    allowances.settle("ci", 0, 90, NOON + 1)
+    assert is_in(allowances.admit(of, NOON + 2))
+    allowances.settle("ci", 0, 90, NOON + 5)
     denied = refused(allowances.admit(of, NOON + 6))
     assert denied.code == "rate_limit_exceeded"
     assert "model tokens a minute" in denied.message
     assert denied.retry_after_s is not None
     assert 55 <= denied.retry_after_s <= 55.2, "the first 90 have to leave"
-    assert allowances.admit(of, NOON + 61.2) is None
+    assert is_in(allowances.admit(of, NOON + 61.2))
 
 
 def test_a_budget_renews_at_midnight_in_utc() -> None:
     allowances, of = Allowances(), rights(tokens_per_day=1000)
-    allowances.spent("ci", 1200, NOON)
+    allowances.settle("ci", 0, 1200, NOON)
     denied = refused(allowances.admit(of, NOON))
     assert (denied.status, denied.code, denied.again, denied.retry_after_s) == (
         429,
@@ -99,7 +103,7 @@ def test_a_budget_renews_at_midnight_in_utc() -> None:
     assert "1,200 of the 1,000" in denied.message
     assert "renews at 2024-10-05T00:00:00Z" in denied.message
     assert refused(allowances.admit(of, NOON + 43_199)).code == "insufficient_quota"
-    assert allowances.admit(of, NOON + 43_200) is None
+    assert is_in(allowances.admit(of, NOON + 43_200))
 
 
 def test_headers_are_openais_and_only_of_limits_that_there_are() -> None:
@@ -108,7 +112,7 @@ def test_headers_are_openais_and_only_of_limits_that_there_are() -> None:
     of = rights(requests_per_minute=10, tokens_per_minute=500)
     assert dict(allowances.headers(of, NOON))[b"x-ratelimit-reset-requests"] == b"0s"
     allowances.admit(of, NOON)
-    allowances.spent("ci", 700, NOON + 2)
+    allowances.settle("ci", 0, 700, NOON + 2)
     assert dict(allowances.headers(of, NOON + 30)) == {
         b"x-ratelimit-limit-requests": b"10",
         b"x-ratelimit-remaining-requests": b"9",
@@ -122,9 +126,9 @@ def test_headers_are_openais_and_only_of_limits_that_there_are() -> None:
 def test_tokens_have_nothing_to_do_with_one_another() -> None:
     allowances = Allowances()
     one, other = Rights(name="one", requests_per_minute=1), Rights(name="other", requests_per_minute=1)
-    assert allowances.admit(one, NOON) is None
-    assert allowances.admit(other, NOON) is None
-    assert allowances.admit(one, NOON) is not None
+    assert is_in(allowances.admit(one, NOON))
+    assert is_in(allowances.admit(other, NOON))
+    assert not is_in(allowances.admit(one, NOON))
 
 
 def test_another_limit_counts_what_was_used_already() -> None:
@@ -137,13 +141,13 @@ def test_another_limit_counts_what_was_used_already() -> None:
 def test_use_outlives_a_restart() -> None:
     allowances, of = Allowances(), rights(requests_per_minute=10, tokens_per_day=1000)
     admitted(allowances, of, [NOON] * 7)
-    allowances.spent("ci", 999, NOON)
+    allowances.settle("ci", 0, 999, NOON)
     kept = json.loads(json.dumps(allowances.kept(NOON)))
     later = Allowances()
     later.restore(kept, NOON + 5)
     assert later.headers(of, NOON + 5) == allowances.headers(of, NOON + 5)
     assert len(admitted(later, of, [NOON + 5] * 7)) == 3
-    later.spent("ci", 1, NOON + 5)
+    later.settle("ci", 0, 1, NOON + 5)
     assert refused(later.admit(of, NOON + 5)).code == "insufficient_quota"
     much_later = Allowances()
     much_later.restore(kept, NOON + 10 * DAY)
@@ -152,14 +156,79 @@ def test_use_outlives_a_restart() -> None:
 
 def test_a_clock_that_jumps_locks_nobody_out_and_gives_no_second_budget() -> None:
     allowances, of = Allowances(), rights(requests_per_minute=2, tokens_per_day=100)
-    allowances.spent("ci", 100, NOON)
+    allowances.settle("ci", 0, 100, NOON)
     assert refused(allowances.admit(of, NOON)).code == "insufficient_quota"
     assert len(admitted(allowances, of, [NOON + DAY] * 3)) == 2, "a day ahead is another day"
     assert refused(allowances.admit(of, NOON)).code == "insufficient_quota", "and back it is the first one again"
     rate = Allowances()
     assert len(admitted(rate, of, [NOON] * 3)) == 2
     assert len(admitted(rate, of, [NOON - 7200] * 3)) == 2, "two hours back: not locked out for two hours"
-    assert rate.admit(of, NOON - 7199) is not None
+    assert not is_in(rate.admit(of, NOON - 7199))
+
+
+# -- what is set aside for requests on their way
+
+
+def test_of_fifty_at_once_no_more_come_in_than_there_is_left_for_and_the_rest_when_those_are_over() -> None:
+    allowances, of = Allowances(), rights(tokens_per_day=1000)
+    verdicts = [allowances.admit(of, NOON, 300) for _ in range(50)]
+    assert [one for one in verdicts if is_in(one)] == [300, 300, 300, 100], "the last one has what is left"
+    denied = refused(verdicts[-1])
+    assert (denied.status, denied.code, denied.again, denied.retry_after_s) == (429, "rate_limit_exceeded", True, 2)
+    assert "a day is set aside" in denied.message
+    for aside in (300, 300, 300, 100):
+        allowances.settle("ci", aside, 7, NOON + 1)
+    assert allowances.admit(of, NOON + 2, 300) == 300
+    assert dict(allowances.kept(NOON)["tokens"]["ci"]["days"])[str(int(NOON // DAY))] == [5, 28]
+
+
+def test_what_is_set_aside_is_used_up_in_the_minute_and_in_what_is_said_of_it() -> None:
+    allowances, of = Allowances(), rights(tokens_per_minute=100, tokens_per_day=1000)
+    assert allowances.admit(of, NOON, 60) == 60
+    assert dict(allowances.headers(of, NOON))[b"x-ratelimit-remaining-tokens"] == b"40"
+    assert allowances.admit(of, NOON, 60) == 40
+    assert "a minute is set aside" in refused(allowances.admit(of, NOON + 500, 1)).message, "however long they take"
+    allowances.settle("ci", 40, 200, NOON + 500)
+    assert "has used its 100 model tokens a minute" in refused(allowances.admit(of, NOON + 500, 1)).message
+    assert allowances.admit(of, NOON + 561, 1) == 1
+
+
+def test_without_a_limit_nobody_waits_for_anybody_and_a_later_limit_knows_who_is_on_the_way() -> None:
+    allowances = Allowances()
+    assert [allowances.admit(rights(), NOON, 10**6) for _ in range(3)] == [10**6] * 3
+    assert not is_in(allowances.admit(rights(tokens_per_day=2 * 10**6), NOON, 1))
+    assert allowances.admit(rights(tokens_per_day=4 * 10**6), NOON, 5 * 10**6) == 10**6
+
+
+def test_what_is_set_aside_does_not_outlive_a_restart() -> None:
+    allowances, of = Allowances(), rights(tokens_per_day=100)
+    assert allowances.admit(of, NOON, 100) == 100
+    later = Allowances()
+    later.restore(json.loads(json.dumps(allowances.kept(NOON))), NOON)
+    assert later.admit(of, NOON, 100) == 100
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 400), st.integers(0, 400), st.floats(0, 5)), max_size=120))
+def test_a_limit_is_exceeded_only_by_what_was_not_expected(steps: list[tuple[bool, int, int, float]]) -> None:
+    allowances, of, now, used = Allowances(), rights(tokens_per_day=1000), NOON, 0
+    on_their_way: list[tuple[int, int]] = []
+    beyond = 0
+    for comes, expected, cost, later in steps:
+        now += later
+        if comes:
+            aside = allowances.admit(of, now, expected)
+            if not isinstance(aside, Denied):
+                assert used < 1000
+                on_their_way.append((aside, cost))
+        elif on_their_way:
+            aside, spent = on_their_way.pop(0)
+            allowances.settle("ci", aside, spent, now)
+            used, beyond = used + spent, beyond + max(0, spent - aside)
+        assert used + sum(aside for aside, _ in on_their_way) <= 1000 + beyond
+    for aside, cost in on_their_way:
+        allowances.settle("ci", aside, cost, now)
+        used += cost
+    assert is_in(allowances.admit(of, now, 1)) is (used < 1000), "nothing is left aside for ever"
 
 
 def test_rights_are_ids_of_the_list_and_an_alias_stands_for_its_model() -> None:

@@ -46,10 +46,20 @@ def test_a_backoff_grows_until_it_is_told_at_once_with_its_time(home: Home, tmp_
     assert len(starts.read_text().split()) == 4, f"nothing was started in these {time.monotonic() - began:.1f} s"
 
 
-def test_a_wake_that_cannot_even_begin_is_told_to_everybody_who_asks(home: Home) -> None:
+def test_a_wake_that_cannot_even_begin_is_told_to_everybody_who_asks_and_costs_nothing(home: Home) -> None:
     home.declare("small", queueName="of-nobody")
     home.reload()
+    token = home.rest("POST", "/tokens", {"name": "poor", "tokens_per_day": 100})["token"]
+    bearer = {"Authorization": f"Bearer {token}"}
     for _ in range(2):
-        refused = home.chat("small", timeout=20)
+        refused = home.chat("small", headers=bearer, timeout=20, max_tokens=500)
         assert (refused.status, refused.error["code"]) == (503, "model_failed")
         assert "of-nobody" in refused.error["message"]
+    home.declare("small")
+    home.reload()
+    assert home.chat("small", headers=bearer, max_tokens=500).status == 200, (
+        "nothing of its budget is gone or set aside"
+    )
+    (use,) = [row["use"] for row in home.rest("GET", "/tokens") if row["name"] == "poor"]
+    assert use["tokens_today"] in (0, 7)  # which is written down a moment later
+    home.rest("DELETE", "/tokens/poor")

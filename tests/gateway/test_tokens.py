@@ -15,9 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -302,18 +303,47 @@ def test_a_budget_of_a_day_is_model_tokens_of_prompts_and_answers(far: Far) -> N
     assert f"2 requests, {2 * PRICE} tokens" in table
 
 
-def test_a_stream_that_says_no_usage_costs_its_words_and_so_does_one_that_is_left(far: Far) -> None:
-    key = far.key(tokens_per_minute=1000)
-    first = key.chat(stream=True, chunks=5)
-    assert (first.status, first.headers["x-ratelimit-remaining-tokens"]) == (200, "1000")
-    assert key.chat().headers["x-ratelimit-remaining-tokens"] == "995"
+def guess(answer: int, **fields: Any) -> int:
+    """What is set aside for a request of `Key.chat`, and what its prompt costs where the server says nothing."""
+    body = {"model": "small", "messages": [{"role": "user", "content": "?"}], **fields}
+    return -(-len(json.dumps(body)) // 4) + answer
+
+
+def test_a_stream_that_says_no_usage_costs_its_prompt_and_its_words_and_so_does_one_that_is_left(far: Far) -> None:
+    key = far.key(tokens_per_minute=100_000)
+    prompt = {"note": "many words " * 400}
+    first = key.chat(stream=True, chunks=5, max_tokens=50, **prompt)
+    asked = guess(0, stream=True, chunks=5, max_tokens=50, **prompt)
+    assert first.status == 200
+    assert first.headers["x-ratelimit-remaining-tokens"] == str(100_000 - asked - 50), "it is set aside"
+    assert key.chat(max_tokens=50).headers["x-ratelimit-remaining-tokens"] == str(
+        100_000 - asked - 5 - guess(50, max_tokens=50)
+    )
+    eventually(lambda: key.use()["tokens_today"] == asked + 5 + PRICE)
     connection = far.home.connect()
-    body = json.dumps({"model": "small", "stream": True, "chunks": 200_000})
+    body = json.dumps({"model": "small", "stream": True, "chunks": 200_000, **prompt})
     connection.request("POST", "/v1/chat/completions", body, {**key.bearer, "Content-Type": "application/json"})
     connection.getresponse().read(1000)
     connection.close()
-    left = eventually(lambda: (used := key.use()["tokens_today"]) > 5 + PRICE and used)
-    assert left < 200_000
+    before = asked + 5 + PRICE
+    left = eventually(lambda: (used := key.use()["tokens_today"]) > before and used)
+    assert before + len(body) // 4 < left < before + len(body) // 4 + 200_000
+
+
+def test_of_many_at_once_no_more_are_let_in_than_the_budget_is_enough_for(far: Far, tmp_path: Path) -> None:
+    fields = {"until": str(tmp_path / "go on"), "max_tokens": 200}
+    each = guess(200, **fields)
+    key = far.key(tokens_per_day=4 * each + 1)
+    with ThreadPoolExecutor(20) as pool:
+        asked = [pool.submit(key.chat, **fields) for _ in range(20)]
+        refused = [one.result() for one in islice(as_completed(asked), 15)]
+        assert {(one.status, one.error["code"]) for one in refused} == {(429, "rate_limit_exceeded")}
+        assert {one.headers["retry-after"] for one in refused} == {"2"}
+        assert "set aside for its requests on their way" in refused[0].error["message"]
+        (tmp_path / "go on").touch()
+        assert sorted(one.result().status for one in asked) == [200] * 5 + [429] * 15, "the fifth has what is left"
+    eventually(lambda: key.use()["tokens_today"] == 5 * PRICE)
+    assert key.chat(**fields).status == 200, "and what was set aside is there again"
 
 
 def test_what_was_used_outlives_a_gateway_that_is_killed(far: Far) -> None:

@@ -1,9 +1,11 @@
 """What a token may ask, and how much: rights, a rate of requests and of model tokens, a budget a day.  Pure: `now` is told.
 
 Promises: of a limit of N requests a minute never more than N begin within any minute, however many come at once; a
-refused request costs nothing; a request costs its one place when it arrives, and its model tokens when it is over, so
-what is on its way can exceed a limit on tokens, and the next one is refused.  `now` is wall time in seconds since the
-epoch, because use outlives a restart.  Where that clock is set back, what lies ahead of it is forgotten within a minute's
+refused request costs nothing; a request costs its one place when it arrives, and its model tokens when it is over.  What
+it is expected to cost is set aside for it meanwhile, or all that is left where that is less, and nobody is let in on what
+is set aside: however many come at once, a limit on tokens is exceeded by no more than what they cost beyond what was
+expected of them, and what the last of them costs beyond what was left.  `now` is wall time in seconds since the epoch,
+because use outlives a restart; what is set aside does not.  Where that clock is set back, what lies ahead of it is forgotten within a minute's
 limit and kept within a day's; never is anybody locked out for longer than a minute or a day says.
 """
 
@@ -18,6 +20,7 @@ from typing import Any
 __all__ = ["MINUTE", "Allowances", "Denied", "Headers", "Rights", "allows", "grantable", "opens"]
 
 MINUTE, DAY = 60.0, 86_400
+ASIDE_S = 2.0  # when to try again where all that is left is set aside: requests on their way end at no known time
 DAYS_KEPT = 3  # so that a clock which jumps a day ahead and back finds its day again
 TENTHS = 10  # requests of one tenth of a second share an entry: a minute is at most 601 of them
 
@@ -60,6 +63,7 @@ class _Use:
     days: dict[int, list[int]] = field(default_factory=dict)
     requests: int = 0
     tokens: int = 0
+    aside: int = 0  # model tokens, for requests on their way
 
     def add(self, now: float, requests: int, tokens: int) -> None:
         tenth = int(now * TENTHS)
@@ -95,18 +99,24 @@ class Allowances:
         self._minute = minute
         self._uses: dict[str, _Use] = {}
 
-    def admit(self, rights: Rights, now: float) -> Denied | None:
-        """One request arrives: it is counted, or refused."""
+    def admit(self, rights: Rights, now: float, expected: int = 0) -> Denied | int:
+        """One request arrives: it is refused, or counted; then how many of the model tokens that are `expected` of it are
+        set aside for it, which `settle` takes back."""
         use = self._of(rights.name, now)
-        denied = self._budget(rights, use, now) or self._rate(rights, use, now)
-        if denied is None:
-            use.add(now, 1, 0)
-        return denied
+        denied = self._budget(rights, use, now) or self._rate(rights, use, now) or self._aside(rights, use, now)
+        if denied is not None:
+            return denied
+        use.add(now, 1, 0)
+        aside = min([expected, *(left for _, left in self._left(rights, use, now))])
+        use.aside += aside
+        return aside
 
-    def spent(self, name: str, tokens: int, now: float) -> None:
-        """A request is over, and has cost so many model tokens."""
+    def settle(self, name: str, aside: int, tokens: int, now: float) -> None:
+        """A request is over, and has cost so many model tokens instead of what was set aside for it."""
+        use = self._of(name, now)
+        use.aside -= aside
         if tokens:
-            self._of(name, now).add(now, 0, tokens)
+            use.add(now, 0, tokens)
 
     def headers(self, rights: Rights, now: float) -> Headers:
         """How the token stands, as OpenAI says it; only of limits that it has."""
@@ -114,7 +124,7 @@ class Allowances:
         said: Headers = []
         for kind, at, limit, used in (
             (b"requests", 1, rights.requests_per_minute, use.requests),
-            (b"tokens", 2, rights.tokens_per_minute, use.tokens),
+            (b"tokens", 2, rights.tokens_per_minute, use.tokens + use.aside),
         ):
             if limit is not None:
                 newest = next((entry[0] for entry in reversed(use.recent) if entry[at]), None)
@@ -174,6 +184,24 @@ class Allowances:
                 f"{_span(wait)}, or an operator raises it: `tenure token set {rights.name} --{what}-per-minute N`"
             )
             return Denied(status=429, code="rate_limit_exceeded", message=text, retry_after_s=wait)
+        return None
+
+    def _left(self, rights: Rights, use: _Use, now: float) -> list[tuple[str, int]]:
+        """Of each limit on model tokens, what is neither used nor set aside."""
+        limits = (
+            ("a minute", rights.tokens_per_minute, use.tokens),
+            ("a day", rights.tokens_per_day, use.today(now)[1]),
+        )
+        return [(of, limit - used - use.aside) for of, limit, used in limits if limit is not None]
+
+    def _aside(self, rights: Rights, use: _Use, now: float) -> Denied | None:
+        for of, left in self._left(rights, use, now):
+            if left <= 0:
+                text = (
+                    f"what is left of the model tokens that token {rights.name!r} has {of} is set aside for its requests on their "
+                    f"way; try again when one has ended, or let them say a smaller `max_tokens`"
+                )
+                return Denied(status=429, code="rate_limit_exceeded", message=text, retry_after_s=ASIDE_S)
         return None
 
     def _room(self, use: _Use, at: int, used: int, limit: int) -> float:

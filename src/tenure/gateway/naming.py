@@ -7,11 +7,13 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
 from .allowance import Rights, grantable
 from .answers import Refused, models_body
+from .expected import WORDS, expected_of
 from .keep_alive import keep_alive_s
 from .request import Request
 
@@ -91,6 +93,9 @@ class Names:
         request.inference = request.method == "POST" and request.path in self.rows[model]["inference_paths"]
         if request.inference and fields is not None:
             request.keep_alive_s = keep_alive_s(fields.get("keep_alive"))
+        if request.rights is not None and fields is not None and (request.inference or request.path in WORDS):
+            guess = partial(expected_of, request.path, request.body, fields)
+            request.expected = await asyncio.to_thread(guess) if len(request.body) > LARGE_JSON else guess()
         if name == model or request.adapter is not None:
             return
         if form:

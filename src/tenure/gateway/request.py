@@ -13,6 +13,7 @@ from typing import Any
 from . import otel
 from .allowance import Headers, Rights
 from .answers import Refused
+from .expected import NOTHING, Expected
 from .protocol import end_by_close, until_close, whole
 from .refusals import Refusal
 from .spans import Span
@@ -46,6 +47,8 @@ class Request:
     fingerprint: str = ""  # of a token that nobody knows
     limits: Headers = field(default_factory=list)  # how it stands, for the answer
     counted: bool = False  # it has its place within the token's rate: what it costs is counted, too
+    expected: Expected = NOTHING  # what it may cost
+    aside: int = 0  # how much of that is set aside for it
     stream: bool = False
     inference: bool = False
     begun: bool = False  # headers are out (a held stream has its pings)
@@ -63,6 +66,7 @@ class Request:
     first_byte_s: float | None = None
     run: str | None = None
     status: int = 0
+    answered: int = 0  # the status of the server's own answer, once there is one
     usage: Usage | None = None  # of its answer, once there is something of one
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -106,7 +110,16 @@ class Request:
 
     def first_byte(self, status: int) -> None:
         self.first_byte_s = time.monotonic() - self.arrived
-        self.status = status
+        self.status = self.answered = status
+
+    def cost(self) -> int:
+        """In model tokens.  A server that failed has cost what it says; one that was left has read the prompt."""
+        failed = self.answered >= 400 or (not self.answered and not self.left)
+        if self.sent_at is None or (failed and self.usage is None):
+            return 0
+        usage = self.usage or Usage(stream=self.stream)
+        whole = not self.left and not self.facts.get("cut")
+        return usage.tokens(whole=whole, expected=NOTHING if failed else self.expected)
 
     def refusal(self, status: int, code: str) -> Refusal:
         """What the log may say of it."""

@@ -38,15 +38,16 @@ class Uses:
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             log.warning("%s is not understood, and limits begin anew: %s", path, error)
 
-    def admit(self, rights: Rights, now: float) -> Denied | None:
-        denied = self._allowances.admit(rights, now)
-        if denied is None:
+    def admit(self, rights: Rights, now: float, expected: int) -> Denied | int:
+        verdict = self._allowances.admit(rights, now, expected)
+        if not isinstance(verdict, Denied):
             self._changed.set()
-        return denied
+        return verdict
 
-    def spent(self, name: str, tokens: int, now: float) -> None:
-        self._allowances.spent(name, tokens, now)
-        self._changed.set()
+    def settle(self, name: str, aside: int, tokens: int, now: float) -> None:
+        self._allowances.settle(name, aside, tokens, now)
+        if tokens:
+            self._changed.set()
 
     def headers(self, rights: Rights, now: float) -> Headers:
         return self._allowances.headers(rights, now)

@@ -86,16 +86,17 @@ class Callers:
         if rights is None:
             return
         _unless(allows(rights, self._names.id_of(request.asked_as), self._names.id_of, now))
-        denied = self._uses.admit(rights, now)
-        request.counted = denied is None
+        verdict = self._uses.admit(rights, now, request.expected.total)
         request.limits = self._uses.headers(rights, now)
-        _unless(denied)
+        if isinstance(verdict, Denied):
+            _unless(verdict)
+        else:
+            request.counted, request.aside = True, verdict
 
     def used(self, request: Request) -> None:
         """The request is over, however it ended.  Nothing for one that was never let in."""
-        if request.counted and request.usage is not None:
-            whole = not request.left and not request.facts.get("cut")
-            self._uses.spent(request.who, request.usage.tokens(whole=whole), self._now())
+        if request.counted:
+            self._uses.settle(request.who, request.aside, request.cost(), self._now())
 
 
 def _unless(denied: Denied | None) -> None:
