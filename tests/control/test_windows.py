@@ -292,6 +292,33 @@ def test_a_window_that_comes_keeps_out_what_cannot_end_before_it(house: House) -
     check_windows(house)
 
 
+def test_a_later_claim_does_not_take_an_announced_ones_time(house: House) -> None:
+    first = claim(house, begin="now+3seconds", length="1h")
+    late, early = claim(house, BOB, begin="now+2seconds", length="1h"), claim(house, BOB, wait=True, length="2h")
+    assert until_state(house, first, "active")["claimed_at"] < views.window(house.platform, late)["claimed_at"]
+    assert [row["id"] for row in views.windows(house.platform)] == [first, late, early]
+    for one, other in ((first, late), (late, early)):
+        assert f"after window {one}" in views.window(house.platform, other)["message"]
+        verbs.release_window(house.platform, one, caller=ME)
+        until_state(house, other, "active")
+    check_windows(house)
+
+
+def test_an_announced_one_whose_time_went_by_with_the_platform_down_is_over(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, late = claim(house, begin="now+1hour", length="1h"), claim(house, BOB, begin="now+2hours", length="2h")
+    house.close(keep_jobs=True)
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + 3 * 3600 * 10**9)  # nobody is there for three hours
+    house.open()
+    ended = until_state(house, gone, "ended")
+    assert ended["reason"] == "Lapsed"
+    assert "with the platform down" in ended["message"]
+    until_state(house, late, "active")
+    check_windows(house)
+
+
 def test_a_scheduled_one_begins_by_itself(house: House) -> None:
     model = gpu(house, ANN, "on-demand")
     house.wait(model, "running")

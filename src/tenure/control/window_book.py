@@ -24,7 +24,7 @@ class WindowBook:
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger, self._clock = ledger, clock
         self._rows: dict[str, WindowRow] = {}
-        self._due: dict[str, Instant] = {}  # when the time of each comes, or came; steady
+        self._due: dict[str, Instant] = {}  # when the time of scheduled ones comes, steady
         self._ends: dict[str, Instant] = {}  # of active ones, steady
         self._leases: dict[str, Instant] = {}  # until when the owner's word counts, steady
         self._said: dict[str, Instant] = {}  # the ends of active ones as people are told them: stamps
@@ -43,15 +43,17 @@ class WindowBook:
 
     def of_card(self, card: CardId) -> list[WindowRow]:
         """Those of one card: the active one first, then in the order of their turns."""
-        rows = (row for row in self._rows.values() if row.card == card)
-        return sorted(rows, key=lambda row: (row.state is not WindowState.ACTIVE, self.turn(row)))
+        return sorted((row for row in self._rows.values() if row.card == card), key=self.turn)
 
     def of_job(self, job: JobId) -> WindowRow | None:
         return next((row for row in self._rows.values() if row.job_id == job), None)
 
-    def turn(self, row: WindowRow) -> tuple[Instant, int]:
-        """Its place among others: when its time comes or came, and then who claimed first."""
-        return self._due.get(row.id, row.claimed_at), row.seq
+    def turn(self, row: WindowRow) -> tuple[int, Instant, int]:
+        """Its place among others.  Whoever claimed first goes first, once its time has come: so one that was fixed for a
+        time goes before all that were claimed later and could not be over by then."""
+        if row.state is WindowState.SCHEDULED:
+            return 2, self._due[row.id], row.seq
+        return int(row.state is not WindowState.ACTIVE), Instant(0), row.seq
 
     def begins(self, row: WindowRow) -> Instant | None:
         """When the time of a scheduled one comes, in steady time; None where it has come."""
@@ -81,28 +83,14 @@ class WindowBook:
         for times in (self._due, self._ends, self._leases, self._said):
             for id in [id for id in times if id not in self._rows]:
                 del times[id]
-        self._line_up(now)
         for row in self._rows.values():
+            if row.state is WindowState.SCHEDULED:
+                self._due.setdefault(row.id, row.begin_at or row.claimed_at)
             if row.ends_at is not None:  # a clock that was set back meanwhile makes no window longer
                 end = self._ends.setdefault(row.id, Instant(min(row.ends_at, now + row.length_us)))
                 self._said.setdefault(row.id, end)
             if row.lease_us is not None:
                 self._leases.setdefault(row.id, Instant(now + row.lease_us))
-
-    def _line_up(self, now: Instant) -> None:
-        """Turns from stamps.  Claims are numbered as they came, so one that seems older than the last was made after a
-        clock had been set back, and its times are moved by as much."""
-        come: list[tuple[int, WindowRow]] = []
-        last = 0
-        for row in self._rows.values():
-            last = max(last, row.claimed_at)
-            if row.state is WindowState.SCHEDULED and row.begin_at is not None:
-                self._due.setdefault(row.id, row.begin_at)
-            else:
-                come.append(((row.begin_at or row.claimed_at) + last - row.claimed_at, row))
-        come.sort(key=lambda item: (item[0], item[1].seq))
-        for place, (at, row) in enumerate(come):
-            self._due.setdefault(row.id, Instant(min(at, now - len(come) + place)))
 
     def write_claim(
         self,
@@ -132,16 +120,18 @@ class WindowBook:
                 lease_us=lease_us,
                 begin_at=begin_at,
             )
-        self._due[row.id] = steady if begin_at is None else Instant(steady + begin_at - now)
+        if begin_at is not None:
+            self._due[row.id] = Instant(steady + begin_at - now)
         if lease_us is not None:
             self._leases[row.id] = Instant(steady + lease_us)
         return self._keep(row)
 
     def come(self, row: WindowRow) -> WindowRow:
         """The time of a scheduled one has come."""
-        return self._change(
-            row, EventKind.WINDOW_DUE, f"its time has come on card {row.card}", {"state": WindowState.WAITING}
-        )
+        message = f"its time has come on card {row.card}"
+        row = self._change(row, EventKind.WINDOW_DUE, message, {"state": WindowState.WAITING})
+        self._due.pop(row.id, None)
+        return row
 
     def opened(self, row: WindowRow) -> WindowRow:
         """Its card is clear: it holds it from now on, for its length."""

@@ -1,8 +1,8 @@
 """Windows: who has claimed a whole card, who is next, and the clearing of a card for its turn.
 
-Of the windows of one card at most one is active.  The others wait in the order in which they were due; one that would
-run into an earlier claim's fixed time lets that one go first, and so does one whose job could not start in it.  What a
-window keeps away, and what it leaves in peace, is `Rule`; what may not start is the gate's to say.  Everything here happens on the loop's thread or under its lock, before
+Of the windows of one card at most one is active.  Of the others those whose time has come wait in the order in which they
+were claimed; one that would run into an earlier claim's fixed time lets that one go first, and one whose job could not
+start in it lets all.  What a window keeps away, and what it leaves in peace, is `Rule`; what may not start is the gate's to say.  Everything here happens on the loop's thread or under its lock, before
 the engine decides, so that nothing is admitted into a window between two looks.
 """
 
@@ -221,6 +221,12 @@ class Windows(WindowBook):
         now = self._clock.steady()
         if row.state is WindowState.ACTIVE and now >= self.over_by(row):
             return WindowEnd.LAPSED, f"its time is over: it lasted {span(row.length_us)}"
+        begins = self.begins(row)
+        if begins is not None and now >= begins + row.length_us:
+            return (
+                WindowEnd.LAPSED,
+                f"its time, {span(row.length_us)} from {wire(row.begin_at)}, went by with the platform down",
+            )
         if row.job_id is not None:
             live = conductor.live.get(row.job_id)
             if live is None:
