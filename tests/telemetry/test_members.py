@@ -36,3 +36,18 @@ def test_a_process_and_what_it_started_with_an_empty_environment(tmp_path: Path)
         process.stdin.write(b"\n")
         process.stdin.close()
     assert not lives(process.pid)
+
+
+def test_a_process_whose_name_is_no_text_is_seen(tmp_path: Path) -> None:
+    """The kernel cuts a name after fifteen bytes, in the middle of a letter if need be."""
+    env = {"TENURE_JOB_ID": "7", "TENURE_RUN_DIR": str(tmp_path / "7.1")}
+    rename = r"import ctypes; ctypes.CDLL(None).prctl(15, b'train-\xe8\xae'); print('named', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", rename], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert lives(process.pid)
+        assert [member.pid for member in members(str(tmp_path / "7.1"))] == [process.pid]
+        process.stdin.write(b"\n")

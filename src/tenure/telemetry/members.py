@@ -34,8 +34,10 @@ def members(run_dir: str, proc: Path = Path("/proc")) -> tuple[Member, ...]:
         if not entry.isdecimal():
             continue
         try:
-            state, parent = (proc / entry / "stat").read_text().rpartition(")")[2].split()[:2]
-            if state in DEAD:
+            state, parent = (
+                (proc / entry / "stat").read_bytes().rpartition(b")")[2].split()[:2]
+            )  # its name may be any bytes
+            if state.decode() in DEAD:
                 continue
             parents[int(entry)] = int(parent)
             known = parse_environ((proc / entry / "environ").read_bytes())

@@ -129,10 +129,10 @@ def parse_stat(text: str) -> tuple[int, int, str]:
 def lives(pid: int, proc: Path = Path("/proc")) -> bool:
     """Is there such a process?  One that is dead and not yet reaped holds nothing, and is not."""
     try:
-        stat = (proc / str(pid) / "stat").read_text()
+        stat = (proc / str(pid) / "stat").read_bytes()  # its name may be any bytes
     except OSError:
         return False
-    return stat.rpartition(")")[2].split()[0] not in DEAD
+    return stat.rpartition(b")")[2].split()[0].decode() not in DEAD
 
 
 class Owners:
