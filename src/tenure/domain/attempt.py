@@ -88,7 +88,8 @@ class Observation:
     """What is known of one attempt.  `exit_code` is a process's own, or 128+N with `signal` N.
 
     `outcome` is set once ended: `interrupted` where a stop that is not a cancel took effect, `cancelled` where a cancel
-    did.  `failed_rank` names the process of a gang whose death ended the others.  `boot_id` is the boot it ran under.
+    did.  `failed_rank` names the process of a gang whose death ended the others.  `details` may hold `boot_id`, the boot it
+    ran under, and whatever else a backend knows.
     """
 
     run_id: RunId

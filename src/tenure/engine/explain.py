@@ -49,7 +49,7 @@ def blockers(world: World, item: Item, a: Assignment | None, targets: list[Targe
         outcome = world.cards.place(place_requests(world, item, a))
         found += [_placement(world, outcome, set())] if isinstance(outcome, NoPlace) else []
     if a.mode is not Mode.FIT and targets:
-        found += _leaving(world, targets)
+        found += _leaving(targets)
     if world.rights.options.ageing is not None:
         found += _older(queue, item)
     if not found:
@@ -223,8 +223,7 @@ def _plus(room: tuple[int, int], shares: int, memory: int) -> tuple[int, int]:
     return room[0] + shares, room[1] + memory
 
 
-def _leaving(world: World, targets: list[Target]) -> Iterator[Blocker]:
-    del world
+def _leaving(targets: list[Target]) -> Iterator[Blocker]:
     leaving = [t for t in targets if t.item.evicting or t.item.shrinking]
     if leaving:
         keys = ", ".join(t.item.key for t in leaving)

@@ -296,15 +296,9 @@ class Story:
                 self.engine.add(self.known[key])
 
     def _compare(self, step: Table, outcome: Outcome, where: str) -> None:
-        for field_name, word in (
-            ("admits", "admits"),
-            ("preempts", "preempts"),
-            ("shrinks", "shrinks"),
-            ("evicts", "evicts"),
-            ("livelocks", "livelocks"),
-        ):
+        for word in ("admits", "preempts", "shrinks", "evicts", "livelocks"):
             wanted: Sequence[str] = step.get(word, [])
-            got = getattr(outcome, field_name)
+            got = getattr(outcome, word)
             assert sorted(wanted) == sorted(got), f"{where}: {word} {wanted} expected, {got} decided"
 
     def _pending(self, wanted: Mapping[str, str], where: str) -> None:

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tenure.domain.events import EventKind
+from tenure.domain.events import Event, EventKind
+from tenure.domain.ids import JobId
 from tenure.ledger import Ledger, fold
 from tenure.sdk.record import Record, read_record
 
@@ -181,16 +183,14 @@ def _books(ledger: Ledger, *, shares: int, memory: int) -> Iterator[Promise]:
     )
 
 
-def _most(events: list) -> tuple[int, int]:  # type: ignore[type-arg]
+def _most(events: Sequence[Event]) -> tuple[int, int]:
     """The most that was ever reserved at once, read off the diary."""
-    held: dict[str, tuple[int, int]] = {}
+    held: dict[JobId | None, tuple[int, int]] = {}
     most = (0, 0)
     for event in events:
         if "reservation" not in event.changes:
             continue
-        reservation = event.changes["reservation"]
-        if isinstance(reservation, str):
-            reservation = json.loads(reservation)
+        reservation: Any = event.changes["reservation"]
         places = (reservation or {}).get("placements", [])
         held[event.job_id] = (sum(p["shares"] for p in places), sum(p["memory"] for p in places))
         now = (sum(s for s, _ in held.values()), sum(m for _, m in held.values()))
