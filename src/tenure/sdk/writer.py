@@ -40,8 +40,12 @@ class RecordWriter:
     def __init__(self, directory: str | os.PathLike[str], *, by: str = "run") -> None:
         self.directory = os.path.abspath(os.fspath(directory))
         self.by = by
-        os.makedirs(self.directory, exist_ok=True)
-        self._record = Appender(os.path.join(self.directory, RECORD))
+        record = os.path.join(self.directory, RECORD)
+        try:
+            self._record = Appender(record)
+        except FileNotFoundError:
+            os.makedirs(self.directory, exist_ok=True)
+            self._record = Appender(record)
         self._metrics: Appender | None = None
 
     def opened(

@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 from collections.abc import Iterator
+from functools import lru_cache
 
 __all__ = ["Cgroup"]
 
@@ -24,8 +25,9 @@ class _CloneArgs(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint64) for name in ("flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size", "tls", "set_tid", "set_tid_size", "cgroup")]  # fmt: skip
 
 
+@lru_cache(maxsize=1)
 def _root() -> str | None:
-    """The directory of our own group in the v2 hierarchy."""
+    """The directory of our own group in the v2 hierarchy.  Looked up once, and again when it has gone."""
     own = None
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as file:
@@ -59,6 +61,7 @@ class Cgroup:
         try:
             os.mkdir(path)
         except OSError:
+            _root.cache_clear()  # somebody may have moved us since
             return None
         return cls(path)
 
@@ -74,19 +77,17 @@ class Cgroup:
         """As `os.fork`, with the child in the group from its first instant.  Raises OSError where the kernel cannot.
 
         `join` waits until every processor has passed through the kernel, 10 to 30 ms; this does not.  Only for a process
-        with one thread, and a child that soon becomes another program: the C library is not told of the fork.
+        with one thread, and a child that soon becomes another program: nobody is told of the fork, neither the C library
+        nor the interpreter, and nobody is asked to prepare for it.
         """
         fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             arguments = _CloneArgs(flags=_INTO_CGROUP, exit_signal=signal.SIGCHLD, cgroup=fd)
             size = ctypes.sizeof(arguments)
-            _python.PyOS_BeforeFork()
             pid = int(_python.syscall(ctypes.c_long(_CLONE3), ctypes.byref(arguments), ctypes.c_size_t(size)))
             if pid == 0:
-                _python.PyOS_AfterFork_Child()
                 return 0
             failed = ctypes.get_errno()
-            _python.PyOS_AfterFork_Parent()
         finally:
             os.close(fd)
         if pid < 0:
@@ -121,6 +122,9 @@ class Cgroup:
 
     def remove(self) -> None:
         """Remove the empty group and its subgroups.  One that is not empty stays."""
+        with contextlib.suppress(OSError):
+            os.rmdir(self.path)
+            return
         for directory in reversed(list(self._groups())):
             with contextlib.suppress(OSError):
                 os.rmdir(directory)

@@ -16,12 +16,16 @@ from typing import Any
 
 from .clock import Clock
 from .facts import fold
+from .reading import rest, whole
 
 __all__ = ["Journal", "append_line", "open_lines", "preallocate", "read_lines"]
 
 _KEEP_SIZE = 1  # fallocate: blocks beyond the end of the file
 _RESERVED_BYTES = 16 * 1024
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 
 
 def preallocate(fd: int, bytes_: int, *, keep_size: bool = True) -> bool:
@@ -49,7 +53,7 @@ def open_lines(path: str) -> int:
 
 def append_line(fd: int, fields: Mapping[str, Any]) -> None:
     """One line, one write.  Raises OSError where it could not be written whole."""
-    data = json.dumps(fields, separators=(",", ":"), ensure_ascii=True).encode() + b"\n"
+    data = _encode(fields).encode() + b"\n"
     written = os.write(fd, data)
     if written != len(data):  # a full disk took a part
         with contextlib.suppress(OSError):
@@ -60,10 +64,12 @@ def append_line(fd: int, fields: Mapping[str, Any]) -> None:
 def read_lines(path: str) -> list[dict[str, Any]]:
     """All whole lines; none where there is no file.  Raises OSError where it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        return _lines(whole(path))
     except FileNotFoundError:
         return []
+
+
+def _lines(data: bytes) -> list[dict[str, Any]]:
     lines: list[dict[str, Any]] = []
     for raw in data.split(b"\n"):
         try:
@@ -80,9 +86,9 @@ class Journal:
 
     def __init__(self, path: str, clock: Clock) -> None:
         self._clock = clock
-        self.facts = fold(read_lines(path))
         self.full_disk = False
         self._fd = open_lines(path)
+        self.facts = fold(_lines(rest(self._fd)))
         preallocate(self._fd, _RESERVED_BYTES)
 
     def write(self, kind: str, **fields: Any) -> dict[str, Any]:

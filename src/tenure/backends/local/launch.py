@@ -118,7 +118,8 @@ def _default_signals() -> None:
     """
     _signal.set_wakeup_fd(-1)
     for number in _CATCHABLE:
-        _signal.signal(number, _signal.SIG_DFL)
+        if _signal.getsignal(number) != _signal.SIG_DFL:
+            _signal.signal(number, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 

@@ -10,7 +10,10 @@ import ctypes
 import os
 import signal
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
+
+from .reading import whole
 
 __all__ = [
     "Identity",
@@ -23,6 +26,7 @@ __all__ = [
     "environ_value",
     "everyone",
     "identity",
+    "myself",
     "oom_kills",
     "send",
     "session",
@@ -51,8 +55,7 @@ def boot_id() -> str:
 def oom_kills() -> int:
     """How many processes of this machine the kernel has killed for want of memory since boot; 0 where it does not say."""
     try:
-        with open("/proc/vmstat", "rb") as file:
-            text = file.read()
+        text = whole("/proc/vmstat")
     except OSError:
         return 0
     _, found, rest = text.partition(b"\noom_kill ")
@@ -73,8 +76,7 @@ def die_with_parent() -> None:
 def _stat(pid: int) -> list[bytes] | None:
     """Fields of /proc/PID/stat from the state on (the name before it may hold anything)."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()
+        return whole(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
         return None
 
@@ -91,6 +93,16 @@ def start_ticks(pid: int) -> int:
     """When a process was started, the unreaped dead included; 0 for nobody."""
     fields = _stat(pid)
     return int(fields[19]) if fields and len(fields) > 19 else 0
+
+
+def myself() -> Identity:
+    """This process."""
+    return _found_once(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _found_once(pid: int) -> Identity:
+    return Identity(pid, start_ticks(pid))
 
 
 def session(pid: int) -> int:
@@ -115,8 +127,7 @@ def command(pid: int) -> str:
 def environ_value(pid: int, name: str) -> str | None:
     """One variable of the environment that a process was started with; None if unset or not ours to read."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            raw = file.read()
+        raw = whole(f"/proc/{pid}/environ")
     except OSError:
         return None
     prefix = os.fsencode(name) + b"="

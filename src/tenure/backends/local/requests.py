@@ -13,6 +13,7 @@ from typing import Any
 
 from .journal import append_line, open_lines
 from .layout import CONTROL_SOCKET, REQUESTS
+from .reading import whole
 from .sockets import send_datagram
 
 __all__ = ["Requests", "ask"]
@@ -63,11 +64,9 @@ class Requests:
 
     def _new_lines(self) -> list[bytes]:
         try:
-            with open(self._path, "rb") as file:
-                file.seek(self._offset)
-                data = file.read()
+            data = whole(self._path)[self._offset :]
         except OSError:
             return []
-        whole = data.rpartition(b"\n")[0]
-        self._offset += len(whole) + 1 if whole else 0
-        return whole.split(b"\n") if whole else []
+        lines = data.rpartition(b"\n")[0]
+        self._offset += len(lines) + 1 if lines else 0
+        return lines.split(b"\n") if lines else []
