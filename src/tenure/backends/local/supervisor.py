@@ -7,6 +7,7 @@ signalled.  It waits in epoll and wakes for news only: children, requests, deadl
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` wraps every number in an enum, at the cost of a start's all
 import contextlib
 import errno
 import json
@@ -25,9 +26,10 @@ from .ladder import Ladder
 from .launch import Failure
 from .layout import CONTROL_SOCKET, JOURNAL, LOCK, NEWS_SOCKET, SPEC
 from .locks import try_lock
+from .reading import whole
 from .requests import Requests
 from .roster import Gang, Roster, WorkList
-from .sockets import bind_datagram, send_datagram
+from .sockets import Mouth, bind_datagram
 from .starting import Member, Starter, unprepared
 from .tree import Tree
 from .verdict import Exit, Verdict, decide
@@ -57,15 +59,16 @@ class Supervisor:
         self.epoll = select.epoll()
         self.starter = Starter(spec, self.epoll, self.cgroup, on_running=self._on_running, on_failure=self._on_failure)
         self.requests = Requests(self.run_dir)
+        self.mouth = Mouth(os.path.join(spec["state_dir"], NEWS_SOCKET))
         self.oom_kills = processes.oom_kills()
         self.control: socket.socket | None = None
         self.told_to_end = False
 
     def _open(self, boot: str) -> Cgroup | None:
-        status = os.stat(self.run_dir)
+        status, me = os.stat(self.run_dir), processes.myself()
         cgroup = Cgroup.create(f"tenure-{status.st_ino:x}-{self.clock.elapsed():x}")
         self.journal.write(
-            "opened", run_id=self.spec["run_id"], boot_id=boot, pid=os.getpid(), started=processes.start_ticks(os.getpid()),
+            "opened", run_id=self.spec["run_id"], boot_id=boot, pid=me.pid, started=me.started,
             directory=[self.run_dir, status.st_dev, status.st_ino], cgroup=cgroup.path if cgroup else None,
         )  # fmt: skip
         return cgroup
@@ -97,10 +100,10 @@ class Supervisor:
         processes.become_subreaper()
         self.wake, self._waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._on_term)
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        _signal.signal(_signal.SIGTERM, self._on_term)
+        for number in (_signal.SIGINT, _signal.SIGHUP, _signal.SIGPIPE):
+            _signal.signal(number, _signal.SIG_IGN)
         self.epoll.register(self.wake, select.EPOLLIN)
         self.control = bind_datagram(os.path.join(self.run_dir, CONTROL_SOCKET))
         self.epoll.register(self.control.fileno(), select.EPOLLIN)
@@ -322,7 +325,7 @@ class Supervisor:
     def _tell(self) -> None:
         """News for the daemon.  Where nobody listens the files are the truth."""
         news = json.dumps({"run_id": self.spec["run_id"], **self.journal.facts.known})
-        send_datagram(os.path.join(self.spec["state_dir"], NEWS_SOCKET), news.encode())
+        self.mouth.say(news.encode())
 
     def _hear_the_last(self) -> None:
         """An edit that was found while the end was written down: whoever told us of it does not tell anybody else.
@@ -343,11 +346,12 @@ class Supervisor:
         self.record.close()
         self.journal.close()
         self.starter.close()
+        self.mouth.close()
         self.epoll.close()
         if self.control is not None:
             self.control.close()
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
         for fd in (self.wake, self._waker):
             os.close(fd)
 
@@ -375,8 +379,7 @@ def supervise(run_dir: str, *, state_dir: str, boot: str, clock: Clock | None = 
         if journal.facts.known["state"] != "absent":
             journal.close()
             return False
-        with open(os.path.join(run_dir, SPEC), encoding="utf-8", errors="surrogateescape") as file:
-            spec = json.load(file)
+        spec = json.loads(whole(os.path.join(run_dir, SPEC)).decode("utf-8", "surrogateescape"))
         spec.update(run_dir=run_dir, state_dir=state_dir)
         Supervisor(spec, journal, clock, boot=boot).run()
         return True
