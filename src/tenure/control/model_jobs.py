@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
-import random
 import shutil
-import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tenure.domain.errors import Unavailable
 from tenure.domain.job import JobSpec
 from tenure.domain.model import Model
 
@@ -20,7 +17,6 @@ __all__ = [
     "MODEL",
     "PORT",
     "PROJECT",
-    "free_port",
     "in_the_place",
     "is_resident",
     "model_of",
@@ -32,7 +28,6 @@ __all__ = [
 PROJECT = "models"
 MODEL, PORT = "tenure.dev/model", "tenure.dev/port"  # labels: whose job it is, and where it listens
 RESIDENT = "tenure.dev/resident"  # a label of those that are never put to sleep
-PORTS = range(20_000, 32_000)  # below what the kernel gives to outgoing connections, so that none of them is in the way
 CACHES: Mapping[str, str] = {
     "CUDA_CACHE_PATH": "cuda",
     "TRITON_CACHE_DIR": "triton",
@@ -101,20 +96,3 @@ def in_the_place(mine: str, holders: Iterable[Live]) -> str:
         return ""
     verb = "has" if len(names) == 1 else "have"
     return f"; {' and '.join(f'model {name} (job {job})' for name, job in names)} {verb} the place that model {mine} waits for"
-
-
-def free_port(taken: frozenset[int]) -> int:
-    """A port of 127.0.0.1 that nobody listens on now and no other model has been given.
-
-    Nothing keeps it free until the server binds it; who listens there is looked at before a request is sent.
-    Raises Unavailable where none was found.
-    """
-    for port in random.sample(PORTS, 200):
-        if port not in taken:
-            with socket.socket() as probe:
-                try:
-                    probe.bind(("127.0.0.1", port))
-                except OSError:
-                    continue
-                return port
-    raise Unavailable(f"no free port between {PORTS.start} and {PORTS.stop - 1} for a model", code="NoFreePort")

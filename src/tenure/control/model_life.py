@@ -27,9 +27,10 @@ from .clock import wire
 from .kept import Kept
 from .live import Live
 from .model_faults import TAKEN, backoff_s, died, taken, unstarted
-from .model_jobs import free_port, spec_of
+from .model_jobs import spec_of
 from .model_leaving import LOOK_S, STILL_THERE, Leaving
 from .model_news import ModelNews
+from .model_ports import Ports
 from .model_waiting import has_left_the_line, why_it_waits
 from .namings import priority_of, queue_of
 from .probing import Probe
@@ -60,6 +61,7 @@ class Lives:
     ) -> None:
         self._platform, self._kept, self._lock, self._news, self._poke = platform, table, lock, news, poke
         self._listeners = Listeners()
+        self.ports = Ports()
         self.leaving = Leaving(platform, news, self._listeners)
 
     def step(self, kept: Kept) -> None:
@@ -236,6 +238,7 @@ class Lives:
         )  # no byte was sent; there are other ports
         steady = kept.ready_us and now - kept.ready_us > STEADY_S * 1e6
         wanted, by_hand = kept.wanted, kept.by_hand
+        self.ports.take_back(kept.port)
         kept.gone()
         kept.wanted = ""
         if blame is not None:
@@ -256,16 +259,16 @@ class Lives:
 
     def submit(self, kept: Kept, *, by: str, cause: str) -> None:
         platform = self._platform
-        given = frozenset(k.port for k in self._kept.values() if k.port is not None)
-        message = f"{kept.model.name} is woken by {by}: {cause}"
+        message, port = f"{kept.model.name} is woken by {by}: {cause}", None
         try:
-            port = free_port(given)
+            port = self.ports.give()
             spec = spec_of(kept.model, home=platform.settings.home, port=port)
             queue_of(platform.policy.current, spec)
             priority_of(platform.policy.current, spec)
             check_spec(spec)
             ((row,),) = submit_specs(platform, [spec], env_digest=None, retry_of=[None])
         except (TenureError, OSError) as error:
+            self.ports.take_back(port)
             kept.failures += 1
             kept.not_before_us = self._now() + int(backoff_s(kept.failures) * 1e6)
             code = error.code if isinstance(error, TenureError) else type(error).__name__

@@ -89,6 +89,7 @@ class Models:
             self._thread.join(timeout=10)
         for kept in self._kept.values():
             kept.unprobed()
+        self._lives.ports.close()
         self.news.tell()
 
     def policy_changed(self) -> None:
@@ -283,6 +284,8 @@ class Models:
                 self._drop(live)
                 continue
             kept.job, kept.port, kept.asked_us, kept.adopted = live.id, port_of(live), now, live.current_run
+            if kept.port is not None:
+                self._lives.ports.keep(kept.port)
             last = kept.last_inference_at or kept.last_wake.get("ready_at")
             said = self._was_leaving(live)
             if last is not None:  # the idle clock goes on; without a word it begins anew
