@@ -66,30 +66,31 @@ class Models:
 
     # ------------------------------------------------------------------ asking
 
-    def ask(self, question: str = QUESTION) -> Future[Answer]:
-        """Somebody asks the assistant, and waits elsewhere."""
-        body = {"model": "default", "max_tokens": 24, "messages": [{"role": "user", "content": question}]}
-        return self._people.submit(self._answer, body)
+    def ask(self, people: int = 1) -> list[Future[Answer]]:
+        """So many ask the assistant the same at once, and wait elsewhere."""
+        body = {"model": "default", "max_tokens": 24, "messages": [{"role": "user", "content": QUESTION}]}
+        url = self._url()
+        return [self._people.submit(self._answer, url, body) for _ in range(people)]
 
-    def _answer(self, body: dict[str, Any]) -> Answer:
-        said, run = self._post("/chat/completions", body)
+    def _answer(self, url: str, body: dict[str, Any]) -> Answer:
+        said, run = _post(url + "/chat/completions", body)
         return Answer(text=said["choices"][0]["message"]["content"], run=run)
 
     def nearness(self) -> tuple[float, float]:
         """Of the cat to the kitten, and of the cat to the bank."""
-        said, _ = self._post("/embeddings", {"model": EMBEDDER, "input": list(TEXTS)})
+        said, _ = _post(self._url() + "/embeddings", {"model": EMBEDDER, "input": list(TEXTS)})
         first, *others = (one["embedding"] for one in said["data"])
         near, far = (sum(a * b for a, b in zip(first, other, strict=True)) / math.hypot(*first) / math.hypot(*other) for other in others)  # fmt: skip
         return near, far
 
     def answers(self) -> bool:
         """Does the embedding server answer?"""
-        said, _ = self._post("/embeddings", {"model": EMBEDDER, "input": TEXTS[0]})
+        said, _ = _post(self._url() + "/embeddings", {"model": EMBEDDER, "input": TEXTS[0]})
         return len(said["data"]) == 1
 
     def phases(self, model: str) -> dict[str, Any]:
         """What the server itself says of its start: its process, and when each step was done."""
-        url = self._stage.tenure("gateway", "url").removesuffix("/v1") + "/phases"
+        url = self._url().removesuffix("/v1") + "/phases"
         with urllib.request.urlopen(urllib.request.Request(url, headers={"X-Tenure-Model": model}), timeout=30) as said:
             told: dict[str, Any] = json.loads(said.read())
         return told
@@ -110,7 +111,7 @@ class Models:
         holders = {
             f"{holder['name']} ({holder['id']})" for one in told["blockers"] for holder in one.get("held_by", ())
         }
-        if not holders:  # a slow machine: the training was over first
+        if not holders:
             return str(told["message"]) or f"it is {told['state']}"
         changes = [f"{one['change']}, {one['effect']}" for one in told["counterfactuals"]]
         return "; ".join([f"what it needs is held by {' and '.join(sorted(holders))}", *changes[:1]])
@@ -122,11 +123,14 @@ class Models:
         finally:
             client.close()
 
-    def _post(self, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], str]:
-        url = self._stage.tenure("gateway", "url") + path
-        request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=150) as answer:
-            return json.loads(answer.read()), answer.headers["X-Tenure-Run"]
+    def _url(self) -> str:
+        return self._stage.tenure("gateway", "url")
 
     def leave(self) -> None:
         self._people.shutdown(wait=False, cancel_futures=True)
+
+
+def _post(url: str, body: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=150) as answer:
+        return json.loads(answer.read()), answer.headers["X-Tenure-Run"]

@@ -22,6 +22,9 @@ from .telling import Teller
 
 __all__ = ["Stage"]
 
+QUICK_UP_S, SLOWEST = 1.5, 4.0
+PATIENCE_S = 180.0  # how long a step may take says how busy the machine is
+
 
 class Stage:
     """Everything happens through the `tenure` program, as a person would do it; the diary is only read."""
@@ -29,6 +32,7 @@ class Stage:
     def __init__(self, *, keep: bool, card: str) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="tenure-demo-"))
         self.keep, self.card = keep, card
+        self.slowness = 1.0  # of this machine at this hour, as the last start has shown it
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("TENURE_")}
         self.env |= {"TENURE_HOME": str(self.home), "PYTHONUNBUFFERED": "1"}
         self.settings = load(self.env)
@@ -59,7 +63,9 @@ class Stage:
         return done.stdout.strip()
 
     def up(self, *, declare: bool = False) -> None:
+        began = time.monotonic()
         self.tenure("up", "-d", *(["--card", self.card] if declare else []))
+        self.slowness = min(SLOWEST, max(1.0, (time.monotonic() - began) / QUICK_UP_S))
         if not self._listener.is_alive():
             self._listener.start()
 
@@ -114,7 +120,9 @@ class Stage:
             except (Unreachable, Refused, OSError):
                 return
 
-    def wait(self, what: str, holds: Callable[[dict[str, Any]], bool], *, seconds: float = 60.0) -> dict[str, Any]:
+    def wait(
+        self, what: str, holds: Callable[[dict[str, Any]], bool], *, seconds: float = PATIENCE_S
+    ) -> dict[str, Any]:
         """The first event for which `holds`, past or still to come."""
         end = time.monotonic() + seconds
         seen = 0
@@ -128,22 +136,22 @@ class Stage:
                     raise RuntimeError(f"waited {seconds:.0f} s for this, in vain: {what}")
                 self._heard.wait(0.2)
 
-    def wait_job(self, job: str, kind: str, *, seconds: float = 90.0, attempt: int | None = None) -> dict[str, Any]:
+    def wait_job(self, job: str, kind: str, *, attempt: int | None = None) -> dict[str, Any]:
         def holds(event: dict[str, Any]) -> bool:
             if event["job_id"] != job or event["kind"] != kind:
                 return False
             return attempt is None or event["data"].get("attempt") == attempt
 
-        return self.wait(f"{kind} of {self.names.get(job, job)}", holds, seconds=seconds)
+        return self.wait(f"{kind} of {self.names.get(job, job)}", holds)
 
-    def wait_model(self, model: str, state: str, *, seconds: float = 60.0) -> dict[str, Any]:
+    def wait_model(self, model: str, state: str) -> dict[str, Any]:
         """The first time that a model is in this state."""
 
         def holds(event: dict[str, Any]) -> bool:
             data = event["data"]
             return event["kind"] == "ModelChanged" and (data["model"], data["state"]) == (model, state)
 
-        return self.wait(f"{model} to be {state}", holds, seconds=seconds)
+        return self.wait(f"{model} to be {state}", holds)
 
     def told(self, kind: str, **data: object) -> list[dict[str, Any]]:
         """The events of a kind so far, with these things in their data."""
@@ -155,7 +163,7 @@ class Stage:
         with self._heard:
             return max((int(event["id"]) for event in self.events), default=0)
 
-    def wait_line(self, path: Path, word: str, *, seconds: float = 30.0) -> None:
+    def wait_line(self, path: Path, word: str, *, seconds: float = PATIENCE_S) -> None:
         """A run directory is a file anybody can read: wait until a word stands in it."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
