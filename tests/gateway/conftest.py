@@ -23,6 +23,7 @@ from tenure.cli.client import Client
 from tenure.settings import load
 
 TENURE = Path(sys.executable).with_name("tenure")
+PATIENCE_S = 45.0  # with what takes a moment; whatever has to be quick says so itself
 SERVER = [sys.executable, "-P", "-m", "tenure.testing.model_server", "--port", "{port}"]
 
 
@@ -96,13 +97,19 @@ class Home:
         os.kill(daemon, signal.SIGKILL)
         eventually(lambda: not alive(daemon))
 
-    def connect(self, timeout: float = 30) -> http.client.HTTPConnection:
+    def connect(self, timeout: float = PATIENCE_S) -> http.client.HTTPConnection:
         at = urlsplit(self.url)
         assert at.hostname is not None
         return http.client.HTTPConnection(at.hostname, at.port, timeout=timeout)
 
     def ask(
-        self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None, timeout: float = 30
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: dict[str, str] | None = None,
+        timeout: float = PATIENCE_S,
     ) -> Answer:
         connection, asked_at = self.connect(timeout), time.time()
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -115,7 +122,9 @@ class Home:
         finally:
             connection.close()
 
-    def chat(self, model: str, *, headers: dict[str, str] | None = None, timeout: float = 30, **fields: Any) -> Answer:
+    def chat(
+        self, model: str, *, headers: dict[str, str] | None = None, timeout: float = PATIENCE_S, **fields: Any
+    ) -> Answer:
         body = {"model": model, "messages": [{"role": "user", "content": "?"}], **fields}
         return self.ask("POST", "/v1/chat/completions", body, headers=headers, timeout=timeout)
 
@@ -136,7 +145,7 @@ class Home:
         body = {"argv": argv, "priority": "training", "shares": 8, "gpu_memory": gpu_memory}
         return str(self.rest("POST", "/jobs", body)["id"])
 
-    def until(self, name: str, *states: str, timeout: float = 20) -> dict[str, Any]:
+    def until(self, name: str, *states: str, timeout: float = PATIENCE_S) -> dict[str, Any]:
         found: dict[str, Any] = eventually(
             lambda: (row := self.model(name))["state"] in states and row, timeout=timeout
         )
@@ -163,7 +172,7 @@ class Home:
         eventually(lambda: self.heard() == {})
 
 
-def eventually(look: Callable[[], Any], *, timeout: float = 20) -> Any:
+def eventually(look: Callable[[], Any], *, timeout: float = PATIENCE_S) -> Any:
     """What `look` answers once that is true: for another process's view of the world, which has no event here."""
     deadline = time.monotonic() + timeout
     while not (found := look()):

@@ -202,12 +202,12 @@ def test_large_bodies_old_clients_and_careful_ones(home: Home) -> None:
     at = urlsplit(home.url)
     body = b'{"model": "small", "stream": true}'
     head = b"POST /v1/chat/completions HTTP/%s\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n"
-    with socket.create_connection((at.hostname, at.port), timeout=10) as client:
+    with socket.create_connection((at.hostname, at.port), timeout=30) as client:
         client.sendall(head % (b"1.0", len(body), b"") + body)
         answer = b"".join(iter(lambda: client.recv(65536), b""))
     assert b"chunked" not in answer.lower()
     assert answer.endswith(b"data: [DONE]\n\n")
-    with socket.create_connection((at.hostname, at.port), timeout=10) as client:
+    with socket.create_connection((at.hostname, at.port), timeout=30) as client:
         client.sendall(head % (b"1.1", len(body), b"Expect: 100-continue\r\n"))
         assert client.recv(65536).startswith(b"HTTP/1.1 100")
         client.sendall(body)

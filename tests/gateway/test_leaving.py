@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from .conftest import Home, eventually, opened
+from .conftest import PATIENCE_S, Home, eventually, opened
 
 
 def stream(home: Home, chunks: int, **more: str) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
@@ -36,7 +36,7 @@ def test_a_stream_outlives_a_preemption_and_who_asks_meanwhile_is_held(home: Hom
     (tmp_path / "enough").touch()
     assert answer.read().endswith(b"data: [DONE]\n\n")
     connection.close()
-    asks.join(20)
+    asks.join(PATIENCE_S)
     assert later[0].status == 200
     assert later[0].headers["x-tenure-run"] == f"{run.partition('.')[0]}.2"
     assert home.rest("GET", f"/jobs/{job}")["outcome"] == "completed"

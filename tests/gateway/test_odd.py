@@ -37,7 +37,7 @@ def seen(odd: Home) -> Path:
     return odd.path.parent / "seen"
 
 
-def dial(home: Home, *, timeout: float = 20) -> socket.socket:
+def dial(home: Home, *, timeout: float = 40) -> socket.socket:
     at = urlsplit(home.url)
     return socket.create_connection((at.hostname, at.port), timeout=timeout)
 
@@ -299,7 +299,7 @@ def test_a_thousand_held_fit_into_memory(home: Home, tmp_path: Path) -> None:
         for reader in readers:
             reader.start()
         for reader in readers:
-            reader.join(30)
+            reader.join(60)
         assert all(unchunked(one.partition(b"\r\n\r\n")[2]).endswith(b"data: [DONE]\n\n") for one in got)
     finally:
         for client in held:

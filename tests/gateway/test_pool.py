@@ -62,7 +62,7 @@ def says(*parts: bytes, times: int = 1000, end: bool = False) -> Talk:
 
 def play(scene: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await scene
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

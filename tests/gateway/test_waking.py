@@ -52,7 +52,7 @@ def test_listing_health_and_scrapes_never_wake(home: Home) -> None:
 
 
 def test_only_inference_resets_the_idle_clock(home: Home) -> None:
-    home.declare("small", idleAfter="2s")
+    home.declare("small", idleAfter="4s")
     home.reload()
     home.chat("small")
     row = eventually(lambda: (r := home.model("small"))["last_inference_at"] and r["in_flight"] == r["held"] == 0 and r)
@@ -63,7 +63,7 @@ def test_only_inference_resets_the_idle_clock(home: Home) -> None:
         time.sleep(0.1)
     assert home.model("small")["last_inference_at"] == asked
     row = home.until("small", "asleep")
-    assert "no inference for 2 s" in row["message"]
+    assert "no inference for 4 s" in row["message"]
 
 
 def test_the_openai_client_streaming_and_not(home: Home) -> None:

@@ -17,7 +17,7 @@ from tenure.gateway.policy import Desk
 from tenure.gateway.words import Forward, Limits, Refuse, Seen, Ticket, Wake, seen_of
 
 from .claims import Windows, check_nothing_wakes_inside, told
-from .conftest import Home, alive, eventually
+from .conftest import PATIENCE_S, Home, alive, eventually
 
 LIMITS = Limits(hold_s=120)
 SHUT = Seen(name="a", state=ModelState.ASLEEP, window="card 0 is claimed: window w1 of ann lasts until 16:00", retry_after_s=600)  # fmt: skip
@@ -117,7 +117,7 @@ def test_a_window_is_claimed_while_it_wakes(home: Home, windows: Windows) -> Non
         home.until("waking", "starting")
         window = windows.until(windows.claim("1h")["id"], "active")
         for answer in held:
-            told(answer.result(20), window)
+            told(answer.result(PATIENCE_S), window)
     eventually(lambda: home.model("waking")["state"] in ("queued", "asleep"))
     told(home.chat("waking"), window)
     windows.release(window["id"])
@@ -148,9 +148,9 @@ def test_a_window_is_claimed_while_a_stream_runs(
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
-    assert first.wait(20)
+    assert first.wait(PATIENCE_S)
     window = windows.until(windows.claim("1h", wait=True)["id"], "active")
-    assert over.wait(20)
+    assert over.wait(PATIENCE_S)
     listener.join(5)
     text = heard.decode()
     assert text.count("data:") > 1

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from .claims import Windows, check_nothing_wakes_inside
-from .conftest import Home, alive, eventually
+from .conftest import PATIENCE_S, Home, alive, eventually
 
 BACK, FORTH = -7200, 86_400
 CLOCK = """\
@@ -70,7 +70,7 @@ class Lab:
 
         def ask() -> None:
             with suppress(OSError, ValueError, HTTPException):
-                self.home.chat(model, timeout=30, **body)
+                self.home.chat(model, **body)
 
         thread = threading.Thread(target=ask, daemon=True)
         thread.start()
@@ -132,7 +132,7 @@ def test_one_holder_and_no_model_inside(lab: Lab, phase: str, jump: int) -> None
     assert 0 < int(answer.headers["retry-after"]) <= 3600
     assert lab.servers() == []
     for thread in asking:
-        thread.join(20)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
     lab.jump(0)  # and back again, with a window open
     windows.clear()
