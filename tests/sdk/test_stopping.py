@@ -353,3 +353,22 @@ def test_a_study_off_the_main_thread_still_has_a_record(on_platform: Start) -> N
     """)
     assert program.ended()[0] == 0
     assert program.record.outcome == "completed"
+
+
+MANY_FILES = """
+import os, tenure
+held = [os.open("/dev/null", os.O_RDONLY) for _ in range(1100)]
+@tenure.study
+def main(run):
+    print("ready")
+    run.sleep(1e9)
+    run.check()
+main.main()
+"""
+
+
+def test_a_sleep_among_many_open_files_ends_with_a_stop(on_platform: Start) -> None:
+    program = on_platform(MANY_FILES).ready()
+    program.signal(signal.SIGTERM)
+    code, _, _ = program.ended()
+    assert (code, program.record.outcome) == (143, "interrupted")

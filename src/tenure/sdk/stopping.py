@@ -23,6 +23,7 @@ from types import FrameType
 __all__ = ["Interrupted", "StopSignals"]
 
 _SIGNALS: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT)
+_LONGEST_MS = 2**31 - 1  # that poll(2) takes: 24 days
 _AGAIN_S = 0.5  # a study that was interrupted is interrupted again no sooner than this
 
 
@@ -96,7 +97,10 @@ class StopSignals:
         self.looked = True
         if self.signum is not None or seconds <= 0:
             return
-        select.select([self._wake[0]] if self._wake else [], [], [], seconds)
+        waiting = select.poll()  # not select(), which takes no descriptor above 1023
+        if self._wake is not None:
+            waiting.register(self._wake[0], select.POLLIN)
+        waiting.poll(min(seconds * 1000, _LONGEST_MS))
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
