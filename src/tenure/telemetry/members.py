@@ -34,9 +34,8 @@ def members(run_dir: str, proc: Path = Path("/proc")) -> tuple[Member, ...]:
         if not entry.isdecimal():
             continue
         try:
-            state, parent = (
-                (proc / entry / "stat").read_bytes().rpartition(b")")[2].split()[:2]
-            )  # its name may be any bytes
+            stat = (proc / entry / "stat").read_bytes()  # its name may be any bytes
+            state, parent = stat.rpartition(b")")[2].split()[:2]
             if state.decode() in DEAD:
                 continue
             parents[int(entry)] = int(parent)
