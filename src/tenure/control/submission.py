@@ -18,12 +18,13 @@ from tenure.domain.job import ArraySpec, Dependency, DependencyKind, GangPolicy,
 from tenure.manifests.array import parse_array
 from tenure.manifests.durations import parse_duration
 from tenure.manifests.instants import parse_instant
+from tenure.manifests.rules import check_environment
 from tenure.manifests.sbatch_values import Export
 from tenure.manifests.submission import read_submission
 
 from .namings import nearest
 
-__all__ = ["Asked", "asked_of"]
+__all__ = ["FIELDS", "Asked", "asked_of", "environment_of", "field_of"]
 
 FIELDS = (
     *("argv", "script", "script_args", "file", "name", "project", "namespace", "queue", "priority"),
@@ -31,6 +32,12 @@ FIELDS = (
     *("env", "environment", "workdir", "cwd", "grace", "requeue", "backoff_limit", "output", "error"),
     *("hold", "window", "including_resident", "labels"),
 )
+
+
+_SAID_AS = {
+    "priority_class": "priority", "time_limit_s": "time", "grace_s": "grace", "begin_at": "begin", "suspended": "hold",
+    "processes": "gang", "min_processes": "gang", "logs.output": "output", "logs.error": "error",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +87,25 @@ def asked_of(body: Mapping[str, Any], *, now: Instant, owner: str) -> Asked:
         specs = [JobSpec(name="", script=_string(body, "script"), script_args=tuple(_strings(body, "script_args")))]
     else:
         specs = [JobSpec(name="", argv=tuple(_strings(body, "argv")))]
+        if body.get("script_args"):
+            raise InvalidRequest("a command has no script_args; add them to argv", field="script_args")
     cwd = _string(body, "cwd") if body.get("cwd") is not None else ""
     return Asked(specs=[_finish(_override(s, body, now=now), owner=owner, cwd=cwd) for s in specs], export=export)
+
+
+def environment_of(body: Mapping[str, Any]) -> dict[str, str]:
+    """The submitter's environment, as it travels.  Raises InvalidRequest where no program could be given it."""
+    if body.get("environment") is None:
+        return {}
+    variables = _texts(body, "environment")
+    check_environment(variables)
+    return variables
+
+
+def field_of(part: str | None) -> str | None:
+    """The field of a submission that a part of a JobSpec came from: what the submitter is to mend."""
+    name, bracket, rest = (part or "").partition("[")
+    return _SAID_AS.get(name, name) + bracket + rest if part else part
 
 
 def _override(spec: JobSpec, body: Mapping[str, Any], *, now: Instant) -> JobSpec:
@@ -111,7 +135,12 @@ def _override(spec: JobSpec, body: Mapping[str, Any], *, now: Instant) -> JobSpe
     if body.get("time") is not None:
         changes["time_limit_s"] = _read(body, "time", lambda value: parse_duration(str(value)))
         if str(body["time"]).strip().isdigit():
-            notes.append(f"time {body['time']} was read as minutes, as Slurm reads a bare number")
+            meaning = (
+                "no limit, as Slurm reads it"
+                if changes["time_limit_s"] is None
+                else "minutes, as Slurm reads a bare number"
+            )
+            notes.append(f"time {body['time']} was read as {meaning}")
     if body.get("grace") is not None:
         changes["grace_s"] = _read(body, "grace", _seconds)
     if body.get("gang") is not None:
@@ -121,7 +150,7 @@ def _override(spec: JobSpec, body: Mapping[str, Any], *, now: Instant) -> JobSpe
         changes["array"] = _read(body, "array", _array)
     if body.get("after") is not None:
         after = body["after"]
-        changes["after"] = tuple(_dependency(item) for item in ([after] if isinstance(after, str) else after))
+        changes["after"] = tuple(map(_dependency, [after] if isinstance(after, str) else _strings(body, "after")))
     if body.get("begin") is not None:
         changes["begin_at"] = _read(body, "begin", lambda text: parse_instant(str(text), now))
     if body.get("env") is not None:
@@ -131,10 +160,9 @@ def _override(spec: JobSpec, body: Mapping[str, Any], *, now: Instant) -> JobSpe
     if body.get("backoff_limit") is not None:
         changes["backoff_limit"] = _integer(body, "backoff_limit")
     if body.get("output") is not None or body.get("error") is not None:
+        output, error = (_string(body, name) if body.get(name) is not None else "" for name in ("output", "error"))
         changes["logs"] = LogSpec(
-            output=body.get("output") or spec.logs.output,
-            error=body.get("error") or spec.logs.error,
-            append=spec.logs.append,
+            output=output or spec.logs.output, error=error or spec.logs.error, append=spec.logs.append
         )
     changed = replace(spec, **changes, notes=tuple(notes))
     if changed.including_resident and not changed.window:
@@ -161,14 +189,17 @@ def _amount_of(resource: str) -> Callable[[Any], int]:
 def _seconds(value: Any) -> float:
     """A grace is short: a bare number is seconds, as `docker stop -t` reads it."""
     text = str(value).strip()
-    if text.replace(".", "", 1).isdigit():
+    if text.isascii() and text.replace(".", "", 1).isdigit():
         return float(text)
-    return parse_duration(text) or 0.0
+    try:
+        return parse_duration(text) or 0.0
+    except ValueError as error:
+        raise ValueError(str(error).replace("a number of minutes", "a number of seconds")) from None
 
 
 def _gang(text: Any) -> tuple[int, int | None]:
     size, sep, minimum = str(text).partition(":")
-    if not size.strip().isdigit() or (sep and not minimum.strip().isdigit()):
+    if not size.strip().isdecimal() or (sep and not minimum.strip().isdecimal()) or not str(text).isascii():
         raise ValueError(f"{text!r} is not a gang; write N or N:MIN, such as 4 or 4:2")
     return int(size), int(minimum) if sep else None
 
@@ -177,8 +208,8 @@ def _array(text: Any) -> ArraySpec:
     return text if isinstance(text, ArraySpec) else parse_array(str(text))
 
 
-def _dependency(item: Any) -> Dependency:
-    if not isinstance(item, str) or not item.strip():
+def _dependency(item: str) -> Dependency:
+    if not item.strip():
         raise InvalidRequest("after takes job ids, such as 37 or afterany:38", field="after")
     kind, sep, job = item.strip().rpartition(":")
     if not sep:

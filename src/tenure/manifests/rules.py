@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from tenure.domain.amounts import MAX_AMOUNT
+from tenure.domain.amounts import CPU, GPU, GPU_MEMORY, MAX_AMOUNT, MEMORY
 from tenure.domain.errors import InvalidRequest
 from tenure.domain.job import GangPolicy, JobSpec
 
 from .array import MAX_TASKS
 
-__all__ = ["MAX_ENV_STRING", "check_spec"]
+__all__ = ["MAX_ENV_STRING", "check_environment", "check_spec"]
 
 MAX_ENV_STRING = 131_071
 """Bytes of one argument or one NAME=VALUE that Linux hands to a program (MAX_ARG_STRLEN without its NUL)."""
@@ -24,6 +24,11 @@ MAX_ENV_STRING = 131_071
 MAX_SCRIPT = 4 * 2**20
 MAX_PROCESSES = 10_000
 MAX_NAME = 1_000
+MAX_PATH = 4_095
+"""Bytes of a path that Linux takes (PATH_MAX without its NUL)."""
+
+MAX_GRACE = 100 * 366 * 86_400.0
+_FIELDS = {GPU: "shares", GPU_MEMORY: "gpu_memory", CPU: "cpus", MEMORY: "memory"}
 _SIGNALS = re.compile(r"[A-Z][A-Z0-9+-]{1,15}|[1-9][0-9]?")
 
 
@@ -32,6 +37,12 @@ def check_spec(spec: JobSpec) -> None:
     for rule in (_command, _texts, _card, _amounts, _gang, _array, _times, _environment):
         for field, message in rule(spec):
             raise InvalidRequest(message, field=field)
+
+
+def check_environment(variables: Mapping[str, str]) -> None:
+    """Raise InvalidRequest if no program could be given these variables, which came from the submitter's shell."""
+    for field, message in _variables("environment", variables):
+        raise InvalidRequest(message, field=field)
 
 
 Found = Iterator[tuple[str, str]]
@@ -47,6 +58,8 @@ def _command(spec: JobSpec) -> Found:
     if spec.script is not None:
         if not spec.script.startswith("#!"):
             yield "script", "the script has no first line that says what runs it; begin it with #!/bin/bash"
+        if spec.script.partition("\n")[0].endswith("\r"):
+            yield "script", "the lines end as on DOS, and no interpreter is found that way; convert it with dos2unix"
         if len(spec.script) > MAX_SCRIPT:
             yield "script", f"the script has {len(spec.script)} characters; at most {MAX_SCRIPT}"
     for field, words in (("argv", spec.argv), ("script_args", spec.script_args)):
@@ -59,11 +72,17 @@ def _texts(spec: JobSpec) -> Found:
     """NUL ends a string for the kernel and both databases; any other character, control characters too, is allowed."""
     if not spec.name:
         yield "name", "the name is empty; leave it out, or write one"
-    if len(spec.name) > MAX_NAME:
-        yield "name", f"the name has {len(spec.name)} characters; at most {MAX_NAME}"
+    for field in ("name", "project", "namespace"):
+        if (length := len(getattr(spec, field))) > MAX_NAME:
+            yield field, f"the {field} has {length} characters; at most {MAX_NAME}"
     for field, text in _strings(spec):
         if "\0" in text:
             yield field, "contains a NUL character, which no program can be given; remove it"
+        if not _is_text(text):
+            yield field, _NO_TEXT
+    for field, path in (("workdir", spec.workdir), ("logs.output", spec.logs.output), ("logs.error", spec.logs.error)):
+        if path is not None and (size := _size(path)) > MAX_PATH:
+            yield field, f"the path has {size} bytes and Linux takes at most {MAX_PATH}"
     for field in ("project", "namespace"):
         if not getattr(spec, field):
             yield field, f"the {field} is empty; leave it out for `default`"
@@ -110,6 +129,10 @@ def _where(spec: JobSpec) -> str:
 def _amounts(spec: JobSpec) -> Found:
     named = [(f, getattr(spec, f)) for f in ("shares", "gpu_memory", "cpus", "memory", "backoff_limit")]
     named += [(f"requests[{k!r}]", v) for k, v in spec.requests.items()]
+    for resource in spec.requests:
+        if resource in _FIELDS:  # two places for one amount: what is counted and what is placed would part
+            flag = _FIELDS[resource]
+            yield f"requests[{resource!r}]", f"has a field of its own: write {flag} (--{flag.replace('_', '-')})"
     for field, value in named:
         if value < 0:
             yield field, f"{value} is negative; at least 0"
@@ -167,6 +190,8 @@ def _times(spec: JobSpec) -> Found:
             yield field, f"{value} is no time; leave it out for no limit"
         if value < 0 or (value == 0 and field != "grace_s"):
             yield field, f"{value:g} s is too short; more than 0, or leave it out for no limit"
+    if spec.grace_s > MAX_GRACE:
+        yield "grace_s", "is more than a hundred years; write a shorter one, such as 30s"
     if spec.begin_at is not None:
         try:
             datetime.fromtimestamp(spec.begin_at / 1_000_000, UTC)
@@ -180,12 +205,18 @@ def _times(spec: JobSpec) -> Found:
 
 
 def _environment(spec: JobSpec) -> Found:
-    for name, value in spec.env.items():
-        field = f"env[{name[:80]!r}]"
+    yield from _variables("env", spec.env)
+
+
+def _variables(of: str, variables: Mapping[str, str]) -> Found:
+    for name, value in variables.items():
+        field = f"{of}[{name[:80]!r}]"
         if not name or "=" in name or "\0" in name:
             yield field, "is not a variable's name: it is not empty and has neither = nor NUL"
         if "\0" in value:
             yield field, "contains a NUL character, which no program can be given; remove it"
+        if not (_is_text(name) and _is_text(value)):
+            yield field, _NO_TEXT
         if (size := _size(name) + 1 + _size(value)) > MAX_ENV_STRING:
             yield field, _too_long("the variable", size)
 
@@ -194,6 +225,14 @@ def _too_long(what: str, size: int) -> str:
     return f"{what} has {size} bytes and Linux hands a program at most {MAX_ENV_STRING}; put it in a file and pass its path"
 
 
+_NO_TEXT = "has half of a surrogate pair in it, which is no text and no bytes that a program could be given"
+
+
+def _is_text(text: str) -> bool:
+    """Names that are not UTF-8 come in with surrogate escapes (U+DC80 to U+DCFF), and are bytes again for the program."""
+    return text.isascii() or not any("\ud800" <= c < "\udc80" or "\udcff" < c <= "\udfff" for c in text)
+
+
 def _size(text: str) -> int:
-    """Bytes as the kernel counts them; names that are not UTF-8 came in with surrogate escapes."""
+    """Bytes as the kernel counts them."""
     return len(text.encode("utf-8", "surrogatepass"))

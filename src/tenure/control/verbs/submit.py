@@ -25,7 +25,7 @@ from ..caller import Caller
 from ..intake import Fate, Groups, Key, Submission, write
 from ..lookup import rows_of
 from ..namings import priority_of, queue_of, uncounted
-from ..submission import asked_of
+from ..submission import asked_of, environment_of, field_of
 from ..views.jobs import array_json, job_json
 from ..window_rule import for_window
 from ..workloads import pod_requests
@@ -71,12 +71,10 @@ def prepared(
         # Without the environment: whoever comes back after a connection broke has another port in SSH_CLIENT.
         digest = hashlib.sha256(json.dumps(request, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
         key = Key(scope=f"submit:{caller.user}", name=idempotency_key, digest=digest)
-    environment = body.get("environment")
-    if environment is not None and not isinstance(environment, Mapping):
-        raise InvalidRequest("environment must be an object of names and values", field="environment")
+    environment = environment_of(body)
     asked = asked_of(request, now=platform.clock.now(), owner=caller.user)
     specs = [_settle(platform, spec) for spec in asked.specs]
-    exported = asked.exported({str(k): str(v) for k, v in environment.items()}) if environment else {}
+    exported = asked.exported(environment)
     prints = {spec.workdir: fingerprint(spec.workdir, _files(spec)) for spec in specs}
     codes = [prints[spec.workdir] for spec in specs]
     return Submission(specs=specs, codes=codes, at=platform.clock.now(), environment=exported, key=key)
@@ -106,7 +104,10 @@ def _settle(platform: Platform, spec: JobSpec) -> JobSpec:
     queue = queue_of(policy, spec)
     spec = spec if spec.queue == queue else replace(spec, queue=queue)
     priority_of(policy, spec)
-    check_spec(spec)
+    try:
+        check_spec(spec)
+    except InvalidRequest as error:
+        raise InvalidRequest(error.message, field=field_of(error.field), code=error.code) from None
     check_limits(spec, pod_requests(spec, platform.cards), policy.limit_ranges)
     for dependency in spec.after:
         try:
