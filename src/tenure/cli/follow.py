@@ -128,7 +128,7 @@ class Pump(threading.Thread):
         fd: int | None = None,
         tail: int | None = None,
         whole_lines: bool = False,
-        gone: Callable[[], None] = lambda: None,
+        gone: Callable[[OSError], None] = lambda error: None,
     ) -> None:
         super().__init__(name=f"{stream} of {job}", daemon=True)
         self._client, self._job, self._stream, self._attempt, self._task = client.twin(), job, stream, attempt, task
@@ -143,8 +143,8 @@ class Pump(threading.Thread):
     def run(self) -> None:
         try:
             self._follow()
-        except ReaderGone:
-            self._gone()
+        except ReaderGone as gone:
+            self._gone(gone.error)
         except Refused as error:
             self.refused = error
 
@@ -195,7 +195,11 @@ class Pump(threading.Thread):
 
 
 class ReaderGone(Exception):
-    """Nobody reads our output any more.  Not a ConnectionError: the platform has nothing to do with it."""
+    """Nobody takes our output any more (a closed pipe, a full disk).  Not an OSError: the platform has nothing to do with it."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def write_all(fd: int, data: bytes) -> None:
@@ -204,5 +208,5 @@ def write_all(fd: int, data: bytes) -> None:
     while view:
         try:
             view = view[os.write(fd, view) :]
-        except BrokenPipeError:
-            raise ReaderGone from None
+        except OSError as error:
+            raise ReaderGone(error) from None

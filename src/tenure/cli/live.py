@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import sys
 import threading
 import time
@@ -33,11 +34,20 @@ def redraw(call: Call, draw: Callable[[], list[str]]) -> int:
             if lines != shown:
                 _paint(lines)
                 shown = lines
+            elif _reader_gone():
+                raise BrokenPipeError  # `main` knows what to do
             rung.wait(MOST_S)
             time.sleep(LEAST_S)
             rung.clear()
     except KeyboardInterrupt:
         return 0
+
+
+def _reader_gone() -> bool:
+    """Whether the pipe that we draw into has been closed, which a write would tell, and a picture that stays does not."""
+    asked = select.poll()
+    asked.register(sys.stdout.fileno(), 0)
+    return any(told & select.POLLERR for _, told in asked.poll(0))
 
 
 def _listen(call: Call, rung: threading.Event) -> None:

@@ -92,8 +92,8 @@ def copy_once(
         while chunk := reply.read1(CHUNK):
             try:
                 write_all(fd, chunk)
-            except ReaderGone:
-                raise BrokenPipeError from None  # `main` knows what to do
+            except ReaderGone as gone:
+                raise gone.error from None  # `main` knows what to do
 
 
 def _follow(call: Call, job: str, attempt: int | None, rank: int | None, streams: dict[str, int]) -> int:
@@ -141,6 +141,8 @@ def _until_news(call: Call, job: str) -> None:
     patiently(lambda: call.client.call("GET", f"/jobs/{job}:wait", query={"timeout": 1}, timeout_s=30))
 
 
-def _quit() -> None:
-    """Nobody reads any more."""
-    os._exit(128 + 13)
+def _quit(error: OSError) -> None:
+    """Nobody reads any more, or nothing can be written any more."""
+    from .main import unwritten
+
+    os._exit(128 + 13 if isinstance(error, BrokenPipeError) else unwritten(error))

@@ -1,11 +1,13 @@
 """The program `tenure`: finds the verb, reads its words, runs it, and turns every error into a sentence and a code.
 
 Exit codes: the job's own; 1 the work failed or the platform said no; 2 usage; 69 the platform cannot be reached; 70 a bug;
-124 timed out; 128+N ended by signal N.
+74 the answer could not be written; 124 timed out; 128+N ended by signal N.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -18,10 +20,14 @@ if TYPE_CHECKING:
     from .call import Call
     from .client import Refused
 
-__all__ = ["VerbModule", "main", "module_of"]
+__all__ = ["VerbModule", "main", "module_of", "unwritten"]
 
 EX_UNAVAILABLE = 69
 EX_SOFTWARE = 70
+EX_IOERR = 74
+
+_FLAGS = {"requests": "--request", "labels": "--label", "backoff_limit": "--retries"}
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class VerbModule(Protocol):
@@ -38,6 +44,7 @@ def module_of(name: str) -> VerbModule:
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
+    _stand_in_for_what_is_closed()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -50,7 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + 13
     except KeyboardInterrupt:
         return 128 + 2
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+            return unwritten(error)
         # Python's own code for this would be 1, which here means that the work failed.
         import traceback
 
@@ -110,9 +119,11 @@ def _run(name: str, module: VerbModule, parsed: object, spoken: str) -> int:
 def _refused(name: str, verb: Verb, error: Refused) -> int:
     text = str(error)
     if error.field:
-        flag = "--" + str(error.field).replace("_", "-")
+        name_of, _, part = str(error.field).partition("[")
+        flag = _FLAGS.get(name_of) or "--" + name_of.replace("_", "-")
         if any(flag in option.names for option in verb.options):
-            text = f"{flag}: {text.removeprefix(f'{error.field}: ')}"
+            said = part.removesuffix("]").strip("'\"")
+            text = f"{flag}{said and f' {said!r}'}: {text.removeprefix(f'{error.field}: ')}"
     if error.status in (400, 404, 413, 422):
         return _complain(name, text)
     if error.status == 503:
@@ -136,10 +147,28 @@ def _complain(name: str, text: str, *, code: int = 2) -> int:
     return code
 
 
+def unwritten(error: OSError) -> int:
+    """What was asked for may have been done: only the answer is lost, and the code says so."""
+    from .render import note
+
+    _silence()
+    note(f"what was to be said could not be written: {os.strerror(error.errno or 0)}")
+    return EX_IOERR
+
+
+def _stand_in_for_what_is_closed() -> None:
+    """A descriptor that the caller has closed (`>&-`) leads nowhere, before a socket of ours gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+
+
 def _silence() -> None:
     """The reader of our output has gone: nothing more can be said, and the interpreter should not try at exit."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

@@ -102,7 +102,7 @@ def stream(call: Call, answer: Any, interrupts: _Interrupts | None = None) -> in
     except _Left:
         interrupts.hand_over()
         note(f"left job {shown} to itself; go on with `tenure logs -f {bases[0]}`, end it with `tenure cancel {shown}`")
-        return 128 + signal.SIGINT
+        return 128 + interrupts.first
     return next((code for code in codes if code), 0)
 
 
@@ -119,6 +119,7 @@ class _Interrupts:
         self._wishes: SimpleQueue[str] = SimpleQueue()
         self._cancelling: threading.Thread | None = None
         self.count = 0
+        self.first: int = signal.SIGINT
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._heard)
 
@@ -131,6 +132,7 @@ class _Interrupts:
     def _heard(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
         if self.count == 1:
+            self.first = number
             self._wishes.put("Ctrl-C in tenure run" if number == signal.SIGINT else "tenure run was asked to end")
             if self._jobs:
                 note(f"cancelling job {' '.join(self._jobs)} (Ctrl-C again leaves it to itself)")
@@ -166,7 +168,7 @@ class _Stay:
         self._attempt = 0  # the newest whose output is being copied
         self._pumps: list[Pump] = []
         self._launch_code: int | None = None
-        self._reader_gone = False
+        self._unwritten: OSError | None = None
         self._processes = 1  # of a gang every rank is heard, line by line
 
     def to_the_end(self) -> int:
@@ -237,20 +239,27 @@ class _Stay:
         for pump in self._pumps:
             pump.join()
 
-    def _nobody_reads(self) -> None:
-        """A closed pipe ends a command that writes to it; so it does here."""
-        self._reader_gone = True
-        self._interrupts.cancel("nobody reads its output any more")
+    def _nobody_reads(self, error: OSError) -> None:
+        """A closed pipe, or a full disk, ends a command that writes to it; so it does here."""
+        self._unwritten = error
+        why = (
+            "nobody reads its output any more"
+            if isinstance(error, BrokenPipeError)
+            else f"its output: {error.strerror}"
+        )
+        self._interrupts.cancel(why)
 
     def _code(self, final: dict[str, Any]) -> int:
-        if self._reader_gone:
+        if isinstance(self._unwritten, BrokenPipeError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             return 128 + signal.SIGPIPE
+        if self._unwritten is not None:
+            raise self._unwritten  # `main` knows what to say
         if self._launch_code is not None:
             return self._launch_code
         self._say_how_it_ended(final)
         if self._interrupts.count and final.get("outcome") == "cancelled":
-            return 128 + signal.SIGINT
+            return 128 + self._interrupts.first
         return exit_code(final)
 
     def _say_how_it_ended(self, final: dict[str, Any]) -> None:
