@@ -148,6 +148,7 @@ class WindowStates(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 9))
     def renew(self, pick: int) -> None:
         verbs.renew_window(self.platform, self.windows()[pick % len(self.windows())].id, caller=ROOT)
+        self._settle()
 
     @rule(
         who=st.sampled_from([ANN, BOB]), priority=st.sampled_from(["on-demand", "batch", "training", "always-on"]),
@@ -257,7 +258,9 @@ class WindowStates(RuleBasedStateMachine):
                 continue
             windows = self.conductor.windows
             ready = [row for row in line if row.state is WindowState.WAITING and windows.may_take(self.conductor, row)]
-            if ready:
+            if ready and not windows.is_heard(ready[0]):
+                assert windows.holds(ready[0])
+            elif ready:
                 there = [live for live in self._on(card) if not rule_.untouched(live, ready[0])]
                 assert there, "it waits for nothing"
                 spared = any(rule_.spared(live) for live in there)

@@ -267,6 +267,23 @@ def test_an_owner_who_is_not_heard_of_loses_it(house: House) -> None:
     check_windows(house)
 
 
+def test_after_a_restart_nobody_leaves_for_an_owner_who_is_gone(house: House) -> None:
+    training, model = gpu(house, BOB, "training"), gpu(house, BOB, "on-demand")
+    for job in (training, model):
+        house.wait(job, "running")
+    window, behind = claim(house, wait=True, lease_s=600), claim(house, ME, wait=True, length="1h")
+    house.close(keep_jobs=True)
+    house.open()
+    house.cancel(training, grace_s=0.2)
+    house.wait(training)
+    house.until("it holds its place", lambda: "a sign of ann" in str(views.window(house.platform, window)["message"]))
+    assert house.show(model)["state"] == "running"
+    verbs.renew_window(house.platform, window, caller=ANN, keep=True)
+    until_state(house, window, "active")
+    assert state(house, behind) == "waiting"
+    check_windows(house)
+
+
 def test_a_window_that_comes_keeps_out_what_cannot_end_before_it(house: House) -> None:
     model = gpu(house, ANN, "on-demand")
     house.wait(model, "running")

@@ -27,6 +27,7 @@ class WindowBook:
         self._due: dict[str, Instant] = {}  # when the time of scheduled ones comes, steady
         self._ends: dict[str, Instant] = {}  # of active ones, steady
         self._leases: dict[str, Instant] = {}  # until when the owner's word counts, steady
+        self._unheard: set[str] = set()  # whose owners have said nothing since an earlier process ended
         self._said: dict[str, Instant] = {}  # the ends of active ones as people are told them: stamps
         self._changes = 0
 
@@ -68,6 +69,10 @@ class WindowBook:
         begin = max(self._clock.steady(), self.begins(row) or Instant(0))
         return self._ends.get(row.id, Instant(begin + row.length_us))
 
+    def is_heard(self, row: WindowRow) -> bool:
+        """Whether its owner, where one is to say that they are there, has said so to this process."""
+        return row.id not in self._unheard
+
     def next_due(self) -> Instant | None:
         """When something happens by itself, in steady time."""
         begins = (at for row in self._rows.values() if (at := self.begins(row)) is not None)
@@ -89,8 +94,9 @@ class WindowBook:
             if row.ends_at is not None:  # a clock that was set back meanwhile makes no window longer
                 end = self._ends.setdefault(row.id, Instant(min(row.ends_at, now + row.length_us)))
                 self._said.setdefault(row.id, end)
-            if row.lease_us is not None:
-                self._leases.setdefault(row.id, Instant(now + row.lease_us))
+            if row.lease_us is not None and row.id not in self._leases:
+                self._leases[row.id] = Instant(now + row.lease_us)
+                self._unheard.add(row.id)
 
     def write_claim(
         self,
@@ -142,15 +148,20 @@ class WindowBook:
         self._ends[row.id], self._said[row.id] = Instant(self._clock.steady() + row.length_us), end
         return row
 
-    def renew(self, row: WindowRow) -> None:
-        """Its owner is still there."""
-        if row.lease_us is not None and row.id in self._rows:
-            self._leases[row.id] = Instant(self._clock.steady() + row.lease_us)
+    def renew(self, row: WindowRow) -> bool:
+        """Its owner is still there.  True where that was not known."""
+        if row.lease_us is None or row.id not in self._rows:
+            return False
+        self._leases[row.id] = Instant(self._clock.steady() + row.lease_us)
+        news = row.id in self._unheard
+        self._unheard.discard(row.id)
+        return news
 
     def keep(self, row: WindowRow) -> WindowRow:
         """From now on it lasts without its owner's word."""
         row = self._change(row, EventKind.WINDOW_CHANGED, "lasts to its end, whoever is there", {"lease_us": None})
         self._leases.pop(row.id, None)
+        self._unheard.discard(row.id)
         return row
 
     def end(self, row: WindowRow, why: WindowEnd, message: str) -> WindowRow:
@@ -160,6 +171,7 @@ class WindowBook:
         row = self._change(row, EventKind.WINDOW_ENDED, message, fields, {"held_s": held / 1e6})
         for times in (self._due, self._ends, self._leases, self._said):
             times.pop(row.id, None)
+        self._unheard.discard(row.id)
         return row
 
     def _change(

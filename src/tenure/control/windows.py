@@ -76,6 +76,8 @@ class Windows(WindowBook):
         if (kept := self._kept.get(row.id)) is not None:
             why = kept.reason if brief and not kept.stays else kept.message
             return f"does not take card {row.card} before job {row.job_id} could start in it: {why}"
+        if self._taking.get(row.card) == row.id and not self.is_heard(row):
+            return f"waits for a sign of {row.owner} before it takes card {row.card}"
         if self._taking.get(row.card) == row.id:
             there = self._occupants(conductor, row)
             named = ", ".join(f"job {live.id} ({live.spec.name})" for live in there[:3])
@@ -263,6 +265,8 @@ class Windows(WindowBook):
             return
         if head.state is WindowState.WAITING:
             self._taking[card] = head.id
+            if not self.is_heard(head):
+                return  # nobody is made to leave for an owner who may be gone
         there = self._occupants(conductor, head)
         rule = Rule(conductor.engine.policy)
         if not any(rule.spared(live) for live in there):

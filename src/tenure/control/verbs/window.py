@@ -75,7 +75,8 @@ def renew_window(platform: Platform, id: str, *, caller: Caller, keep: bool = Fa
     with conductor.lock:
         row = _mine(platform, id, caller, "renew")
         if row.state is not WindowState.ENDED:
-            conductor.windows.renew(row)
+            if conductor.windows.renew(row):
+                conductor.wake()
             if keep and row.lease_us is not None:
                 row = conductor.windows.keep(row)
         return window_json(platform, row)
