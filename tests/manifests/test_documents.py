@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tenure.manifests.documents import Entry, Mapped, Scalar, decode, read_directory, read_documents
+from tenure.manifests.documents import Entry, Mapped, Scalar, read_documents
 from tenure.manifests.scalars import Text
 from tenure.manifests.schema import MapOf
 from tenure.manifests.spots import Spot
+from tenure.manifests.texts import decode, read_directory
 
 
 def value(text: str):

@@ -8,14 +8,14 @@ are refused; anchors and merge keys work, and neither a recursive alias nor an e
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import yaml
 
 from tenure.domain.errors import Problem
+
+from .yaml_scalars import Refused, meaning, whole_text
 
 __all__ = [
     "Document",
@@ -24,20 +24,15 @@ __all__ = [
     "Mapped",
     "Scalar",
     "Value",
-    "decode",
-    "meaning",
-    "read_directory",
     "read_documents",
 ]
 
-SUFFIXES = (".json", ".yaml", ".yml")
 MAX_NODES = 200_000
 """Nodes of one document after its aliases are written out: far above any policy, far below what hurts."""
 
 MAX_TEXT = 1_500_000
 """Characters of one file: a cluster takes no larger object, and a reader in Python needs half a minute for so many."""
 
-MAX_DIGITS = 40
 PLAIN = "plain"
 MAX_DEPTH = 100
 
@@ -92,62 +87,12 @@ class Document:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's scanner, parser and composer; what a plain scalar means is decided here (`meaning`)."""
+    """PyYAML's scanner, parser and composer; what a plain scalar means is decided in `yaml_scalars`."""
 
     def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str:
         if kind is yaml.ScalarNode:
             return PLAIN if implicit[0] else "tag:yaml.org,2002:str"
         return "tag:yaml.org,2002:seq" if kind is yaml.SequenceNode else "tag:yaml.org,2002:map"
-
-
-_NULL = re.compile(r"~|null|Null|NULL|")
-_BOOL = re.compile(r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF")
-_INT = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)")
-_FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*)?\.?[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-
-
-class _Refused(Exception):
-    def __init__(self, message: str, line: int | None) -> None:
-        super().__init__(message)
-        self.message, self.line = message, line
-
-
-def meaning(text: str, line: int) -> str | int | float | bool | None:
-    """What a plain (unquoted) scalar means."""
-    if _NULL.fullmatch(text):
-        return None
-    if _BOOL.fullmatch(text):
-        return text.lower() in {"yes", "true", "on"}
-    digits = any(c.isdigit() for c in text)
-    if digits and _INT.fullmatch(text):
-        if len(text) > MAX_DIGITS:
-            raise _Refused(f"the number has {len(text)} digits; no field takes more than 19", line)
-        raw = text.replace("_", "")
-        sign, body = (-1, raw[1:]) if raw[0] == "-" else (1, raw.lstrip("+"))
-        try:
-            if body[:2] in {"0b", "0x", "0o"}:
-                return sign * int(body, 0)
-            return sign * (int(body, 8) if len(body) > 1 and body[0] == "0" else int(body))
-        except ValueError:
-            return text
-    if (digits and _FLOAT.fullmatch(text)) or text.lstrip("+-").lower() in {".inf", ".nan"}:
-        try:
-            return float(text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
-        except ValueError:
-            return text
-    return text
-
-
-def _whole_text(text: str, line: int) -> str:
-    """JSON writes characters beyond the BMP as two escapes; join them.  A lone half is no character."""
-    if not any("\ud800" <= c <= "\udfff" for c in text):
-        return text
-    try:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16")
-    except UnicodeDecodeError:
-        raise _Refused(
-            "a \\u escape names half a character; write both halves, or the character itself", line
-        ) from None
 
 
 class _Converter:
@@ -158,19 +103,19 @@ class _Converter:
         self.open: set[int] = set()
 
     def convert(self, node: yaml.Node, depth: int = 0) -> tuple[Value, int]:
-        """The value and its size with every alias written out.  Raises _Refused."""
+        """The value and its size with every alias written out.  Raises Refused."""
         key, line = id(node), node.start_mark.line + 1
         if key in self.done:
             return self.done[key]
         if key in self.open:
-            raise _Refused("an alias refers to the very thing that contains it", line)
+            raise Refused("an alias refers to the very thing that contains it", line)
         if depth > MAX_DEPTH:
-            raise _Refused(f"nested more than {MAX_DEPTH} levels deep", line)
+            raise Refused(f"nested more than {MAX_DEPTH} levels deep", line)
         self.open.add(key)
         value, size = self._make(node, line, depth)
         self.open.discard(key)
         if size > MAX_NODES:
-            raise _Refused(f"grows beyond {MAX_NODES} values when its aliases are written out", line)
+            raise Refused(f"grows beyond {MAX_NODES} values when its aliases are written out", line)
         self.done[key] = (value, size)
         return value, size
 
@@ -182,7 +127,7 @@ class _Converter:
             return Listing(line, tuple(p for p, _ in parts)), 1 + sum(s for _, s in parts)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, line, depth)
-        raise _Refused("neither a value, a list nor a mapping", line)
+        raise Refused("neither a value, a list nor a mapping", line)
 
     def _mapping(self, node: yaml.MappingNode, line: int, depth: int) -> tuple[Value, int]:
         own: dict[str, Entry] = {}
@@ -191,19 +136,19 @@ class _Converter:
         for key_node, value_node in node.value:
             key_line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                raise _Refused("a field's name is text, not a list or a mapping", key_line)
+                raise Refused("a field's name is text, not a list or a mapping", key_line)
             value, part = self.convert(value_node, depth + 1)
             size += 1 + part
             if key_node.value == "<<" and key_node.style is None:
                 merged.extend((v, key_line) for v in (value.items if isinstance(value, Listing) else (value,)))
                 continue
-            name = _whole_text(key_node.value, key_line)
+            name = whole_text(key_node.value, key_line)
             if name in own:
-                raise _Refused(f'"{name}" is given twice (first on line {own[name].line})', key_line)
+                raise Refused(f'"{name}" is given twice (first on line {own[name].line})', key_line)
             own[name] = Entry(name, key_line, value)
         for value, key_line in merged:
             if not isinstance(value, Mapped):
-                raise _Refused("<< merges mappings, and this is none", key_line)
+                raise Refused("<< merges mappings, and this is none", key_line)
             for entry in value.entries:
                 own.setdefault(entry.key, entry)
         return Mapped(line, tuple(own.values())), size
@@ -214,23 +159,12 @@ _PLAIN_TAGS = {PLAIN, *(f"tag:yaml.org,2002:{t}" for t in ("null", "bool", "int"
 
 
 def _scalar(node: yaml.ScalarNode, line: int) -> Scalar:
-    text = _whole_text(node.value, line)
+    text = whole_text(node.value, line)
     if node.tag in _TEXT_TAGS:
         return Scalar(line, text, text)
     if node.tag in _PLAIN_TAGS:
         return Scalar(line, meaning(text, line), text)
-    raise _Refused(f"the tag {node.tag} is not read here; write the plain value", line)
-
-
-def decode(file: str, data: bytes) -> tuple[str, tuple[Problem, ...]]:
-    """UTF-8 (with or without a byte order mark) as text; a Problem that names the line otherwise."""
-    try:
-        return data.decode("utf-8-sig"), ()
-    except UnicodeDecodeError as e:
-        line = data.count(b"\n", 0, e.start) + 1
-        byte = data[e.start]
-        message = f"not UTF-8: byte 0x{byte:02x} at offset {e.start}; save the file as UTF-8"
-        return "", (Problem(file=file, document=None, line=line, field="", message=message),)
+    raise Refused(f"the tag {node.tag} is not read here; write the plain value", line)
 
 
 def read_documents(file: str, text: str) -> tuple[tuple[Document, ...], tuple[Problem, ...]]:
@@ -258,7 +192,7 @@ def read_documents(file: str, text: str) -> tuple[tuple[Document, ...], tuple[Pr
                 continue
             try:
                 value, _ = _Converter().convert(node)
-            except _Refused as e:
+            except Refused as e:
                 problems.append(Problem(file=file, document=number, line=e.line, field="", message=e.message))
                 continue
             documents.extend(_objects(file, number, value, problems))
@@ -330,31 +264,3 @@ def _objects(file: str, number: int, value: Value, problems: list[Problem]) -> I
             stack += [(child, f"{prefix}items[{i}]") for i, child in reversed(list(enumerate(items.items)))]
             continue
         yield Document(file, number, item, path)
-
-
-def read_directory(path: Path) -> tuple[tuple[tuple[str, str], ...], tuple[Problem, ...]]:
-    """The texts of `*.yaml`, `*.yml` and `*.json` directly under `path`, sorted by name; hidden files are left out.
-
-    A directory that is missing or unreadable, and a file that is, become Problems.
-    """
-    try:
-        names = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES and not p.name.startswith("."))
-    except OSError as e:
-        message = f"cannot read the directory: {e.strerror or e}"
-        return (), (Problem(file=str(path), document=None, line=None, field="", message=message),)
-    files: list[tuple[str, str]] = []
-    problems: list[Problem] = []
-    for name in names:
-        if name.is_dir():
-            continue
-        try:
-            data = name.read_bytes()
-        except OSError as e:
-            message = f"cannot read the file: {e.strerror or e}"
-            problems.append(Problem(file=str(name), document=None, line=None, field="", message=message))
-            continue
-        text, bad = decode(str(name), data)
-        problems.extend(bad)
-        if not bad:
-            files.append((str(name), text))
-    return tuple(files), tuple(problems)

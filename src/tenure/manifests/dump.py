@@ -26,10 +26,10 @@ from tenure.domain.policy import (
     Toleration,
 )
 
-from .documents import meaning
 from .durations import format_duration
 from .kubernetes import NAMESPACE_LABEL
 from .options import OPTIONS_VERSION
+from .yaml_scalars import meaning
 
 __all__ = ["dump_policy", "dump_trees"]
 

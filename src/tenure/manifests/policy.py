@@ -23,7 +23,7 @@ from tenure.domain.policy import (
 )
 
 from .configuration import CONFIGURATION, Configuration
-from .documents import Document, read_directory, read_documents
+from .documents import Document, read_documents
 from .kinds import Header, Kind, read_object
 from .kubernetes import KUBERNETES_KINDS
 from .kueue import KUEUE_KINDS
@@ -31,6 +31,7 @@ from .models import MODEL, refuse_same_names
 from .options import ENGINE_OPTIONS
 from .spelling import nearest
 from .spots import Spot
+from .texts import read_directory
 
 __all__ = ["POLICY_KINDS", "PolicyReading", "read_policy", "read_policy_dir"]
 

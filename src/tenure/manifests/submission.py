@@ -12,11 +12,11 @@ from tenure.domain.errors import InvalidManifest, Problem
 from tenure.domain.ids import Instant
 from tenure.domain.job import JobSpec
 
-from .documents import decode
 from .job import read_jobs
 from .sbatch import read_sbatch
 from .sbatch_lines import has_directives
 from .sbatch_values import Export
+from .texts import decode
 
 __all__ = ["Submission", "read_bytes", "read_file", "read_submission"]
 
