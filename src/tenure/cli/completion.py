@@ -23,7 +23,7 @@ SHELLS = WORDS = ("bash", "zsh", "fish")
 ASKED = {"models": "tenure models -o name", "drain": "tenure cards -o name", "undrain": "tenure cards -o name"}
 """What the platform is asked for, beside the words that a verb has of its own."""
 FOLDERS = ("policy",)
-TAKES_JOBS = ("cancel", "retry", "hold", "release", "wait", "show", "why", "logs")
+TAKES_JOBS = ("cancel", "retry", "hold", "release", "wait", "show", "why", "logs", "events")
 
 
 def run(call: Call) -> int:

@@ -18,9 +18,12 @@ LOOKED_AT = 2000  # lines about all models that are looked through for those of 
 BACK = 100_000  # lines of the whole diary: an old one is not gone through for a page that asks every two seconds
 
 
-def events(platform: Platform, *, after: int = 0, job: str | None = None, limit: int = 500) -> list[dict[str, Any]]:
-    """Events past a cursor, oldest first; of one job, where named."""
-    return [event_json(event) for event in platform.ledger.events(after=after, job_id=job, limit=limit)]
+def events(
+    platform: Platform, *, after: int = 0, job: str | None = None, limit: int = 500, newest: bool = False
+) -> list[dict[str, Any]]:
+    """Events past a cursor, oldest first; of one job, where named.  `newest`: the last `limit` of them, not the first."""
+    found = platform.ledger.events(after=after, job_id=job, limit=limit, newest=newest)
+    return [event_json(event) for event in (reversed(found) if newest else found)]
 
 
 def model_events(platform: Platform, name: str, *, limit: int = 50) -> list[dict[str, Any]]:

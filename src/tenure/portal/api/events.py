@@ -63,11 +63,15 @@ async def events(
     after: Annotated[int | None, Query(ge=0)] = None,
     job: Annotated[str | None, Query(description="Of this job, or of an array's tasks.")] = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 500,
+    newest: Annotated[
+        bool, Query(description="The last `limit` of them instead of the first; not of a stream.")
+    ] = False,
     watch: bool = False,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     if not watch and "text/event-stream" not in request.headers.get("accept", ""):
-        return Reply(await run_in_threadpool(views.events, platform, after=after or 0, job=job, limit=limit))
+        found = await run_in_threadpool(views.events, platform, after=after or 0, job=job, limit=limit, newest=newest)
+        return Reply(found)
     if last_event_id:
         if not _ID.fullmatch(last_event_id):
             raise InvalidRequest(
