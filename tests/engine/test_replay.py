@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tenure.domain.amounts import GPU
 from tenure.domain.ids import Instant
 from tenure.engine import EngineOptions
-from tenure.engine.replay import Arrival, ReplayOptions, Resume, replay
+from tenure.engine.lives import Arrival, ReplayOptions, Resume
+from tenure.engine.replay import replay
 from tenure.testing import lab
 
 S = 1_000_000

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from tenure.domain.ids import Instant, WorkloadKey
 from tenure.domain.options import Ageing, EngineOptions, LivelockRule
 from tenure.engine import Engine
-from tenure.engine.replay import Arrival, ReplayOptions, replay
+from tenure.engine.lives import Arrival, ReplayOptions
+from tenure.engine.replay import replay
 from tenure.testing.engine_audit import audit
 from tenure.testing.lab import policy, workload
 

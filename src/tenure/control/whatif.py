@@ -13,7 +13,8 @@ from tenure.domain.options import EngineOptions
 from tenure.domain.policy import Policy
 from tenure.domain.workload import Card
 from tenure.engine.expectation import quantile
-from tenure.engine.replay import Arrival, Life, Replay, ReplayOptions, Resume, replay
+from tenure.engine.lives import Arrival, Life, Replay, ReplayOptions, Resume
+from tenure.engine.replay import replay
 
 from .clock import wire
 from .namings import priority_of

@@ -23,8 +23,9 @@ from tenure.domain.workload import Card, Workload
 from .cards import NoPlace
 from .engine import Engine, EngineOptions, Reservation
 from .items import Item
+from .lives import Arrival, Life, Replay, ReplayOptions, Standing
 from .nomination import eligible_places
-from .replay import Arrival, Life, Replay, ReplayOptions, Standing, replay
+from .replay import replay
 from .world import Queue, World
 
 __all__ = ["Expectation", "Lasting", "Situation", "expect", "quantile", "situation"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.domain.errors import Unavailable
 from tenure.domain.policy import Policy
-from tenure.engine.replay import Resume
+from tenure.engine.lives import Resume
 from tenure.manifests.policy import read_policy
 from tenure.settings import Settings
 
