@@ -128,11 +128,16 @@ def address_of(name: str, text: str) -> str:
 
 def _home(text: str | None) -> Path:
     try:
-        return Path(text or "~/.tenure").expanduser().absolute()
+        home = Path(text or "~/.tenure").expanduser().absolute()
     except RuntimeError:
         raise _refused(
             "TENURE_HOME", text, "names a home directory that is not known; write the whole path of a directory"
         ) from None
+    try:
+        str(home).encode()
+    except UnicodeEncodeError:  # the ledger, records and REST carry paths as text: no job could be started there
+        raise _refused("TENURE_HOME", str(home), "is not a path in UTF-8; write one that is") from None
+    return home
 
 
 def _ledger(name: str, text: str | None, home: Path) -> str:

@@ -47,6 +47,49 @@ def test_two_at_once_make_one_platform(private: Home) -> None:
     assert private.tenure("ps").code == 0
 
 
+def test_up_while_the_last_one_goes_down_waits_for_its_end_and_starts_the_next(running: Home, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    job = running.submit("--", "sh", "-c", f"trap \"read line < '{gate}'; exit 0\" TERM; echo ready; sleep 600 & wait")
+    eventually(lambda: "ready" in running.tenure("logs", job).out)
+    first = running.pid()
+    down = running.spawn("down")
+    running.until(job, "evicting")
+    impatient = running.tenure("up", "-d", "--timeout", "1s")
+    assert (impatient.code, impatient.out) == (69, "")
+    assert "is still going down" in impatient.err
+    up = running.spawn("up", "-d")
+    gate.write_text("go\n")
+    assert (down.communicate(timeout=30), down.returncode)[1] == 0
+    out, err = up.communicate(timeout=60)
+    assert (up.returncode, err) == (0, b""), out
+    assert b"is up" in out
+    assert not is_alive(first)
+    assert running.tenure("cancel", "--grace", "0", job).code == 0  # its second attempt would wait at the gate
+
+
+@pytest.mark.parametrize("card", ["x", "0x16Gi", "8x-1Gi"])
+def test_what_is_no_card_is_told_also_where_a_platform_runs_already(home: Home, card: str) -> None:
+    answer = home.tenure("up", "-d", "--card", card)
+    assert (answer.code, answer.out) == (2, ""), answer
+    assert answer.err.startswith("tenure up: --card: ")
+
+
+def test_a_card_for_a_platform_that_runs_already_is_said_to_have_no_effect(home: Home) -> None:
+    answer = home.tenure("up", "-d", "--card", "2x2Gi")
+    assert (answer.code, answer.err) == (0, "tenure: --card has no effect on a platform that runs already\n")
+
+
+def test_a_home_whose_path_is_no_text_is_refused_by_every_verb(tmp_path: Path) -> None:
+    place = tmp_path / os.fsdecode(b"\xff\xfe")
+    for words in (["up", "-d"], ["ps"], ["doctor"]):
+        answer = Home(place).tenure(*words)
+        assert (answer.code, answer.out) == (2, ""), answer
+        assert "TENURE_HOME" in answer.err
+        assert "is not a path in UTF-8" in answer.err
+    assert not place.exists()
+
+
 def test_keep_jobs_leaves_them_and_the_next_up_adopts(running: Home, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)

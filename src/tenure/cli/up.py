@@ -8,11 +8,12 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from .call import Call
 from .client import Refused, Unreachable
-from .grammar import Option, Verb
+from .grammar import Option, Usage, Verb
 from .holder import address, holder
 from .progress import Progress
 from .render import emit
@@ -28,7 +29,7 @@ VERB = Verb(
     ),
     details="""
     Everything of a platform lives in TENURE_HOME.  A first start writes the default policy there.  On a platform that
-    runs already, `up -d` says so and returns 0.  Declared cards are remembered: a plain `up` knows them again.
+    runs already, `up -d` says so and returns 0; one that is going down it waits for.  Declared cards are remembered: a plain `up` knows them again.
     """,
     examples=(("tenure up -d --card 8x16Gi", "on a machine with no card: one declared card of eight shares"),),
 )
@@ -53,6 +54,7 @@ def run(call: Call) -> int:
 def _detached(call: Call, command: list[str]) -> int:
     from .times import seconds_of
 
+    _check_cards(call.parsed.many("card"))
     deadline = time.monotonic() + seconds_of(call.parsed.text("timeout") or "2m", flag="--timeout")
     with Progress("starting the platform") as progress:
         while True:
@@ -63,6 +65,18 @@ def _detached(call: Call, command: list[str]) -> int:
             if said is not None:
                 break
     return _report(call, said)
+
+
+def _check_cards(words: Sequence[str]) -> None:
+    """What is no card is told, whether or not a platform runs already.  Raises Usage."""
+    if words:
+        from tenure.domain.errors import InvalidRequest
+        from tenure.telemetry.cards import declared
+
+        try:
+            declared(words)
+        except InvalidRequest as error:
+            raise Usage(f"--card: {error.message}") from None
 
 
 def _launch(call: Call, command: list[str], deadline: float, progress: Progress) -> dict[str, Any] | None:
@@ -109,16 +123,23 @@ def _launch(call: Call, command: list[str], deadline: float, progress: Progress)
 
 def _join_running(call: Call, deadline: float, progress: Progress) -> dict[str, Any] | None:
     """Somebody holds the lock: wait until it is ready, or gone (None)."""
+    leaving = False
     while time.monotonic() < deadline:
         who = holder(call.settings)
         if who is None:
             return None
         try:
             call.client.call("GET", "/readyz", timeout_s=5)
-            return {"ready": True, "already": True, "pid": who.pid, "url": address(call.settings)}
-        except (Unreachable, Refused):
-            progress.tell("another daemon holds the lock and is not ready")
+            unheard = ["--card has no effect on a platform that runs already"] if call.parsed.many("card") else []
+            return {"ready": True, "already": True, "pid": who.pid, "url": address(call.settings), "notes": unheard}
+        except (Unreachable, Refused) as error:
+            leaving = leaving or (isinstance(error, Refused) and error.code == "GoingDown")
+            progress.tell("the last one is going down" if leaving else "another daemon holds the lock and is not ready")
             time.sleep(0.05)
+    if leaving:
+        return _not_ready(
+            "the platform that ran is still going down (`tenure down` waits for its end); nothing was started"
+        )
     return _not_ready("another daemon holds the lock and does not become ready; `tenure doctor` looks for the cause")
 
 

@@ -103,6 +103,7 @@ class Platform:
         self._sweeping, self._stir = threading.Event(), threading.Event()
         self._sweep_thread: threading.Thread | None = None
         self._on_stop: list[Callable[[bool], None]] = []
+        self.going_down = False  # doors still answer, and what comes now is for the next start
         ledger.listen(self.news.publish)
 
     @classmethod
@@ -167,6 +168,7 @@ class Platform:
 
         Raises Unavailable when something has not left after `patience_s` (None: wait for as long as it takes).
         """
+        self.going_down = True
         if not self.conductor.is_running:
             return
         self.conductor.drain(by="tenure down")
@@ -192,6 +194,7 @@ class Platform:
         self._on_stop.append(callback)
 
     def ask_to_stop(self, *, keep_jobs: bool) -> None:
+        self.going_down = True
         for callback in self._on_stop:
             callback(keep_jobs)
 

@@ -29,6 +29,8 @@ async def healthz() -> Response:
 
 @router.get("/readyz", operation_id="readyz", summary="It can take and start jobs", response_model=None, responses={200: {"model": dict[str, bool]}, **problems(503)})  # fmt: skip
 def readyz(platform: Home) -> Response:
+    if platform.going_down:
+        raise Unavailable("the platform is going down", code="GoingDown")
     state = views.status(platform)  # asks the ledger, too
     if not state["backend"]["ok"]:
         raise Unavailable(f"nothing can be started: {state['backend']['message']}", code="BackendUnavailable")
