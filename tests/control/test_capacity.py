@@ -17,7 +17,7 @@ from tenure.domain.ids import CardId, Instant, JobId, RunId
 from tenure.domain.job import JobSpec
 from tenure.domain.lifecycle import JobState
 from tenure.ledger import AttemptRow, JobRow
-from tenure.telemetry.cards import CardSample
+from tenure.telemetry.monitor import CardSample
 from tenure.testing import lab
 
 S = 1_000_000

@@ -12,7 +12,7 @@ from tenure.control.caller import Caller
 from tenure.control.watch import FATAL_XIDS, CardWatch
 from tenure.domain.errors import Forbidden, NotFound, Unavailable
 from tenure.domain.ids import CardId, Instant
-from tenure.telemetry.cards import CardSample, XidEvent
+from tenure.telemetry.monitor import CardSample, XidEvent
 
 from .conftest import ME, House
 

@@ -22,7 +22,7 @@ from tenure.domain.job import JobSpec
 from tenure.domain.lifecycle import JobState
 from tenure.domain.workload import Admission, Placement
 from tenure.ledger import JobRow
-from tenure.telemetry.cards import CardSample
+from tenure.telemetry.monitor import CardSample
 from tenure.telemetry.nvml import GpuProcess
 
 from .conftest import House

@@ -13,13 +13,15 @@ from nvml_fixtures import FakeNvml
 from nvml_state import GIB, GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, card_uuid
 
 from tenure.domain.errors import InvalidRequest
-from tenure.telemetry.cards import CardMonitor, declared, flavor_name, to_card
+from tenure.telemetry.cards import declared, flavor_name, to_card
+from tenure.telemetry.monitor import CardMonitor
 
 Make = Callable[..., FakeNvml]
 
 PROBE = """
 import dataclasses, json, sys
-from tenure.telemetry.cards import CardMonitor, discover
+from tenure.telemetry.cards import discover
+from tenure.telemetry.monitor import CardMonitor
 seen = []
 monitor = None
 for line in sys.stdin:
@@ -239,7 +241,7 @@ def test_ten_thousand_samples_from_four_threads_keep_memory_and_descriptors_flat
     fake.state.use(0, 4242, GIB, ghost=True)
     code = """
 import gc, os, threading
-from tenure.telemetry.cards import CardMonitor
+from tenure.telemetry.monitor import CardMonitor
 def size():
     gc.collect()
     return int(open('/proc/self/statm').read().split()[1]) * 4096, len(os.listdir('/proc/self/fd'))
@@ -376,6 +378,6 @@ def test_the_engine_gets_shares_and_the_memory_that_jobs_can_have() -> None:
 
 
 def test_this_process_loads_no_nvml_by_importing_cards() -> None:
-    code = "import sys, tenure.telemetry.cards; print('pynvml' in sys.modules)"
+    code = "import sys, tenure.telemetry.monitor; print('pynvml' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"

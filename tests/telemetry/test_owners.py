@@ -214,7 +214,7 @@ def test_memory_of_a_real_job_process_is_attributed_through_the_library(
     code = """
 import json
 from pathlib import Path
-from tenure.telemetry.cards import CardMonitor
+from tenure.telemetry.monitor import CardMonitor
 from tenure.telemetry.owners import Owners, attribute
 with CardMonitor() as monitor:
     found = attribute(monitor.sample(), owners=Owners(), runs_dir=Path("/home/runs"))

@@ -19,7 +19,7 @@ from tenure.domain.workload import Card
 from tenure.engine import Engine
 from tenure.ledger import Cordon, Ledger
 from tenure.settings import Settings
-from tenure.telemetry.cards import CardMonitor, CardSample, XidEvent
+from tenure.telemetry.monitor import CardMonitor, CardSample, XidEvent
 from tenure.telemetry.owners import Attribution, Owners, attribute
 
 from . import cards as card_finding

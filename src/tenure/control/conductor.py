@@ -26,7 +26,7 @@ from tenure.domain.reasons import EvictionReason, PendingReason
 from tenure.domain.workload import Card
 from tenure.engine import Engine
 from tenure.ledger import JobRow, Ledger
-from tenure.telemetry.cards import CardSample
+from tenure.telemetry.monitor import CardSample
 
 from . import admitting, driving, endings, inbox, lingering, window_gate
 from .checks import Controller, Inspector

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tenure.domain.ids import Instant
-from tenure.telemetry.cards import CardSample
+from tenure.telemetry.monitor import CardSample
 
 __all__ = ["Reading", "SampleLog"]
 

@@ -20,8 +20,8 @@ from tenure.domain.amounts import format_bytes
 from tenure.domain.attempt import AttemptState, Observation
 from tenure.domain.ids import CardId, JobId, RunId
 from tenure.domain.lifecycle import HOLDS_QUOTA
-from tenure.telemetry.cards import CardSample
 from tenure.telemetry.leftovers import Floors, Leftover
+from tenure.telemetry.monitor import CardSample
 from tenure.telemetry.owners import Holding
 
 from .live import Live

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tenure.domain.ids import CardId
-from tenure.telemetry.cards import CardSample, XidEvent
+from tenure.telemetry.monitor import CardSample, XidEvent
 
 __all__ = ["FATAL_XIDS", "CardWatch", "Reading"]
 
