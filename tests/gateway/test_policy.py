@@ -105,8 +105,9 @@ def test_a_failure_is_told_and_the_next_request_tries_after_the_backoff() -> Non
     assert asked(desk, 3, now=6) == [Wake("a", "a test", "me", 3)]
 
 
-def failed(retry_after_s: float) -> Seen:
-    return replace(ASLEEP, state=S.FAILED, reason="ServerEnded", message="it ended", retry_after_s=retry_after_s)
+def failed(retry_after_s: float, failures: int = 1) -> Seen:
+    why = {"reason": "ServerEnded", "message": "it ended"}
+    return replace(ASLEEP, state=S.FAILED, retry_after_s=retry_after_s, failures=failures, **why)
 
 
 def test_a_short_backoff_is_waited_through_and_wakes_once() -> None:
@@ -115,6 +116,8 @@ def test_a_short_backoff_is_waited_through_and_wakes_once() -> None:
     desk.see([failed(1)], 10)
     assert asked(desk, 1, now=10.1) == asked(desk, 2, now=10.9) == []
     desk.see([failed(0.3)], 10.7)  # said again because of another model: how long it is from then on
+    desk.see([failed(0.9)], 10.7)  # and however late the one or the other came, it is the same failure
+    desk.see([failed(0.3)], 10.7)
     assert desk.tick(10.95) == []
     assert desk.tick(11.01) == [Wake("a", "a test", "me", 1)]
     assert desk.tick(11.1) == []
@@ -166,7 +169,7 @@ def test_who_waited_through_a_backoff_is_told_where_the_next_one_fails_too() -> 
         assert desk.tick(2) == [Wake("a", "a test", "me", 1)]
         if began:
             desk.see([replace(ASLEEP, state=S.STARTING)], 2.1)
-        (refusal,) = desk.see([failed(2)], 2.2)
+        (refusal,) = desk.see([failed(2, 2)], 2.2)
         assert isinstance(refusal, Refuse)
         assert (refusal.code, refusal.retry_after_s) == ("model_failed", 2)
         assert desk.held == 0

@@ -10,7 +10,6 @@ from .words import Seen, Ticket
 
 __all__ = ["Line"]
 
-HASTE_S = 0.5  # by so much a backoff may seem to have grown because one telling of it took longer than another
 LOAD_S = 5.0  # what a model is thought to need from its start until it is ready, before it was seen to
 
 
@@ -59,11 +58,9 @@ class Line:
             return 0.0
         return max(0.0, self.told + self.seen.retry_after_s - now)
 
-    def fails_again(self, seen: Seen, now: float) -> bool:
+    def fails_again(self, seen: Seen) -> bool:
         """It had failed, and a wake has failed since without another state in between: its backoff has begun anew."""
-        if seen.window or not self.seen.state is seen.state is ModelState.FAILED:
-            return False
-        return seen.retry_after_s > self.backoff_s(now) + HASTE_S
+        return self.seen.state is seen.state is ModelState.FAILED and seen.failures > self.seen.failures
 
     def moved(self, seen: Seen, now: float) -> None:
         """Into another state, or another run of the same."""

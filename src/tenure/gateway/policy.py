@@ -77,7 +77,7 @@ class Desk:
             line = self._lines.setdefault(
                 name, Line(seen, since=now, quiet_since=now, served=seen.state is ModelState.READY)
             )
-            if (seen.state, seen.run) != (line.seen.state, line.seen.run) or line.fails_again(seen, now):
+            if (seen.state, seen.run) != (line.seen.state, line.seen.run) or line.fails_again(seen):
                 line.moved(seen, now)
                 if seen.state is ModelState.FAILED:
                     actions += self._failed(line)

@@ -40,6 +40,7 @@ class Seen:
     blocked_by: tuple[str, ...] = ()
     placeable: bool = True
     retry_after_s: float = 0.0  # of `failed`, and in a window: how long nothing wakes it, from when that is told
+    failures: int = 0  # how often it has failed in a row
     window: str = ""  # why it cannot wake: a window has its card
 
 
@@ -99,7 +100,7 @@ Action = Forward | Refuse | Wake | Sleep
 def seen_of(row: Mapping[str, object]) -> Seen:
     """A row of the platform's table."""
     port, run = row.get("port"), row.get("run_id")
-    blocked = row.get("blocked_by")
+    blocked, failures = row.get("blocked_by"), row.get("failures")
     retry, shut = row.get("retry_after_s"), row.get("window")
     return Seen(
         name=str(row["name"]),
@@ -112,5 +113,6 @@ def seen_of(row: Mapping[str, object]) -> Seen:
         blocked_by=tuple(str(name) for name in blocked) if isinstance(blocked, list) else (),
         placeable=bool(row.get("placeable", True)),
         retry_after_s=float(retry) if isinstance(retry, int | float) else 0.0,
+        failures=failures if isinstance(failures, int) else 0,
         window=str(shut["message"]) if isinstance(shut, Mapping) else "",
     )

@@ -26,7 +26,7 @@ def models(platform: Platform) -> list[dict[str, Any]]:
 def model_json(platform: Platform, kept: Kept) -> dict[str, Any]:
     """`port` is said only of a model that is ready; `window` only of one that cannot wake before the end of it.
 
-    `retry_after_s`: how long a backoff still lasts, or that window, at least.
+    `retry_after_s`: how long a backoff still lasts, or that window, at least.  `failures`: how many there were in a row.
     """
     model, ready = kept.model, kept.state is ModelState.READY
     steady, due = platform.clock.steady(), kept.sleeps_us()
@@ -57,6 +57,7 @@ def model_json(platform: Platform, kept: Kept) -> dict[str, Any]:
         "blocked_by": list(kept.blocked_by),
         "placeable": kept.placeable,
         "retry_after_s": round(wait, 3),
+        "failures": kept.failures,
         "window": _window(platform, row) if row is not None else None,
         "last_wake": {k: wire(v) if k in STEPS else v for k, v in dict(kept.last_wake).items()},
     }

@@ -38,6 +38,7 @@ class Model(Loose):
     blocked_by: list[str]
     placeable: bool
     retry_after_s: float
+    failures: int
     window: dict[str, Any] | None
     last_wake: dict[str, Any]
 
