@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -59,6 +61,39 @@ def test_waits_and_what_was_taken_are_told_phase_by_phase(house: House) -> None:
     assert first["lost_s"] == first["seconds"]  # it saved nothing
     assert (second["taken_by"], second["rule"], second["lost_s"]) == (None, None, None)
     assert told[-1]["to"] is not None
+
+
+def test_a_run_is_told_as_long_as_it_was_also_where_nobody_saw_it_end(house: House) -> None:
+    gate = house.gate()
+    job = house.submit(*gate.argv())
+    house.wait(job, "running")
+    house.close(keep_jobs=True)
+    gate.open()
+    record = house.run_dir(job) / "record.jsonl"
+    deadline = time.monotonic() + 20
+    while "closed" not in record.read_text():  # nobody is there whom one could ask
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    came_back = datetime.now(UTC)
+    house.open()
+    shown = house.wait(job)
+    starting, ran = story(house, job)[-2:]
+    assert (starting["phase"], ran["phase"]) == ("was starting", "ran")
+    assert (ran["from"], ran["to"]) == (shown["started_at"], shown["ended_at"])
+    assert datetime.fromisoformat(ran["to"]) < came_back
+
+
+def test_a_victim_is_told_to_have_left_when_it_had(house: House) -> None:
+    job = house.gpu("bash", "-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done", shares=8)
+    house.wait_out(job, "ready")
+    house.wait(house.gpu("true", shares=8, priority="training"))
+    house.wait(job, "running")
+    house.cancel(job)
+    house.wait(job)
+    told, attempts = story(house, job), house.show(job)["attempts"]
+    left = [p["to"] for p in told if p["phase"] == "was leaving"]
+    assert left[0] == attempts[0]["ended_at"]
+    assert [p["from"] for p in told if p["phase"] == "ran"] == [a["started_at"] for a in attempts]
 
 
 def test_what_a_checkpoint_holds_is_not_lost(house: House) -> None:

@@ -5,7 +5,7 @@ The diary is kept for ever, so this can be told of any job at any time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,6 +43,7 @@ def phases(ledger: Ledger, row: JobRow, runs_dir: Path, *, now: Instant) -> list
     """
     told = _spans(ledger.events(job_id=row.id, kinds=[*_STATES, EventKind.JOB_ENDED], limit=EVENTS))
     attempts = {attempt.number: attempt for attempt in ledger.attempts(row.id)}
+    _as_it_was(told, attempts)
     for span in told:
         end = span.pop("until")
         begin = span.pop("since")
@@ -50,6 +51,29 @@ def phases(ledger: Ledger, row: JobRow, runs_dir: Path, *, now: Instant) -> list
         if span["rule"] is not None and end is not None:
             span["lost_s"] = _lost(attempts.get(span["attempt"]), runs_dir, begin, end)
     return told
+
+
+def _as_it_was(told: list[dict[str, Any]], attempts: Mapping[int, AttemptRow]) -> None:
+    """The diary says when a start and an end were heard of, which is late where no daemon ran; the attempt knows when they were."""
+    attempt: AttemptRow | None = None
+    after: list[dict[str, Any] | None] = [*told[1:], None]
+    for before, span in zip(told, after, strict=True):
+        if before["phase"] == "ran":
+            attempt = attempts.get(before["attempt"])
+        follows = span["phase"] if span is not None else ""
+        if follows == "ran":
+            begun = attempts.get(span["attempt"])
+            _move(before, span, None if begun is None else begun.started_at)
+        elif before["phase"] in ("ran", "was leaving") and follows != "was leaving":
+            _move(before, span, None if attempt is None else attempt.ended_at)
+
+
+def _move(before: dict[str, Any], span: dict[str, Any] | None, at: Instant | None) -> None:
+    """The border between two spans; not past either's other end, for clocks do jump."""
+    if at is not None and before["until"] is not None and before["since"] <= at <= before["until"]:
+        before["until"] = at
+        if span is not None:
+            span["since"] = at
 
 
 def _spans(events: Iterable[Event]) -> list[dict[str, Any]]:
