@@ -61,7 +61,7 @@ def _as_it_was(told: list[dict[str, Any]], attempts: Mapping[int, AttemptRow]) -
         if before["phase"] == "ran":
             attempt = attempts.get(before["attempt"])
         follows = span["phase"] if span is not None else ""
-        if follows == "ran":
+        if span is not None and follows == "ran":
             begun = attempts.get(span["attempt"])
             _move(before, span, None if begun is None else begun.started_at)
         elif before["phase"] in ("ran", "was leaving") and follows != "was leaving":
