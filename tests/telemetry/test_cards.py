@@ -287,6 +287,22 @@ def test_an_xid_is_heard_with_its_card_even_when_the_card_is_lost(fake_nvml: Mak
         assert probe.ask("[monitor.listening, monitor.close()]") == ["", None]
 
 
+def test_a_card_that_comes_back_is_heard_again(fake_nvml: Make) -> None:
+    fake = fake_nvml(cards=2)
+    with Probe(fake) as probe:
+        probe.ask(OPEN)
+        probe.ask("[setattr(CardMonitor, 'REOPEN_S', 0.0), setattr(CardMonitor, 'RELISTEN_S', 0.1)]")
+        probe.ask("bool(globals().__setitem__('told', __import__('queue').Queue()))")
+        fake.state.card(1).lost = 1
+        probe.ask("monitor.listen(lambda event: told.put(event.card))")
+        assert card_uuid(1) in probe.ask("monitor.listening")
+        fake.state.card(1).lost = 0
+        probe.ask("next(n for n in range(2000) if not monitor.listening or __import__('time').sleep(0.01))")
+        fake.state.xid(1, 79)
+        assert probe.ask("told.get(timeout=20)") == card_uuid(1)
+        probe.ask("monitor.close()")
+
+
 def test_a_listener_that_fails_hears_the_next_xid(fake_nvml: Make) -> None:
     fake = fake_nvml()
     with Probe(fake) as probe:

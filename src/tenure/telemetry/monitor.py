@@ -6,6 +6,7 @@ Nothing here raises because of a card: no driver is a reason, a lost card is a r
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -64,6 +65,7 @@ class CardMonitor:
 
     WAIT_MS = 200  # how long a stop of the listener may take
     REOPEN_S = 5.0  # between two tries at a library that answers nothing
+    RELISTEN_S = 60.0  # how long a card that could not be heard stays unheard after it has come back
 
     def __init__(self, cards: Sequence[FoundCard] | None = None, *, now: Callable[[], Instant] = _now) -> None:
         self.cards: tuple[FoundCard, ...] = tuple(discover().cards if cards is None else cards)
@@ -147,11 +149,15 @@ class CardMonitor:
         ready.wait(5.0)  # returns once registered: no Xid after `listen` is missed
 
     def _hear(self, heard: Callable[[XidEvent], None], ready: threading.Event) -> None:
-        """Hold a session of its own, so that `sample` may drop and reopen its one meanwhile."""
+        """Hold a session of its own, so that `sample` may drop and reopen its one meanwhile.
+
+        A session hears the cards that answered when it began: one that lacks some ends after `RELISTEN_S`.
+        """
         while not self._closed.is_set():
             try:
                 with Nvml.open() as nvml:
                     self._hear_session(nvml, heard, ready)
+                continue  # at once: the cards that are well must not go unheard
             except NvmlUnavailable as error:
                 self.listening = str(error)
             except Exception as error:  # a thread that dies in silence is a fault that nobody hears of
@@ -171,8 +177,9 @@ class CardMonitor:
         events, addresses, deaf = nvml.xid_set(handles)
         self.listening = "; ".join([*gone, deaf] if deaf else gone)
         ready.set()
+        until = time.monotonic() + self.RELISTEN_S if self.listening else math.inf
         try:
-            while not self._closed.is_set():
+            while not self._closed.is_set() and time.monotonic() < until:
                 xid = nvml.wait_xid(events, self.WAIT_MS)
                 if xid is not None:
                     self._tell(heard, addresses.get(xid[0]), xid[1])
