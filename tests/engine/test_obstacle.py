@@ -41,11 +41,18 @@ def place_of(engine: Engine, key: str) -> CardId:
     return held.admission.placements[0].card
 
 
-def obstacle(engine: Engine, card: CardId = FIRST, without: tuple[str, ...] = (), **raw: Any) -> str | None:
+def obstacle(
+    engine: Engine,
+    card: CardId = FIRST,
+    without: tuple[str, ...] = (),
+    returning: tuple[str, ...] = (),
+    **raw: Any,
+) -> str | None:
     others = frozenset(one.id for one in engine.cards) - {card}
     asked = replace(wanted(**raw), avoid=others)
     before = (engine.reservations(), engine.places())
-    found = engine.obstacle(asked, card=card, without=[WorkloadKey(key) for key in without], now=NOW)
+    leave, come_back = [WorkloadKey(key) for key in without], [WorkloadKey(key) for key in returning]
+    found = engine.obstacle(asked, card=card, without=leave, returning=come_back, now=NOW)
     assert (engine.reservations(), engine.places()) == before, "asking changes nothing"
     return None if found is None else f"{found.reason}: {found.message} {[b.message for b in found.blockers]}"
 
@@ -115,6 +122,17 @@ def test_who_comes_first_takes_the_quota_that_is_freed() -> None:
     assert obstacle(engine, there, without=("there",)) is not None
     assert obstacle(engine, there, without=("there",), priority="high") is None
     assert obstacle(engine, there, without=("there",), gpu=2) is None, "there is enough for both"
+
+
+def test_who_has_to_leave_takes_the_same_quota_on_another_card() -> None:
+    """It ranks higher: made to leave, it would be back before the card is clear, and be made to leave again."""
+    engine = lab({"job": "there", "queue": "main", "gpu": 6, "priority": "high"})
+    there = place_of(engine, "there")
+    assert obstacle(engine, there, without=("there",)) is None, "it ends"
+    assert obstacle(engine, there, returning=("there",)) is not None
+    assert obstacle(engine, there, returning=("there",), gpu=2) is None, "there is enough for both"
+    alone = lab({"job": "there", "queue": "main", "gpu": 6, "priority": "high"}, count=1)
+    assert obstacle(alone, returning=("there",)) is None, "it has nowhere to go"
 
 
 def test_a_long_line_is_asked_about_as_quickly_as_a_short_one() -> None:

@@ -246,20 +246,28 @@ class Engine:
         )
 
     def obstacle(
-        self, w: Workload, *, card: CardId, without: Iterable[WorkloadKey], now: Instant
+        self,
+        w: Workload,
+        *,
+        card: CardId,
+        without: Iterable[WorkloadKey],
+        returning: Iterable[WorkloadKey] = (),
+        now: Instant,
     ) -> Explanation | None:
         """What keeps `w` from starting when these have left the card and it takes nobody else; None: nothing does.
 
-        Played on copies, first with `w` alone and then with those who would come before it.  One that would have to
-        wait for its victims alone is as good as started.
+        `returning` leave it, too, and are in line again: another card may have room for them.  Played on copies, first
+        with `w` alone and then with those who would come before it.  One that would have to wait for its victims alone
+        is as good as started.
         """
-        gone = set(without)
+        back = [self._world.items[key].workload for key in returning if key in self._world.items]
+        gone = {*without, *(one.key for one in back)}
         copy = self._copy(gone, ())
         copy.add(w)
         queue = copy._world.items[w.key].queue
         if queue is not None and starts(w.key, play(copy.cycle, copy.has_heads, now)):
             rank = copy._world.items[w.key].rank
-            rivals = rivals_of(self._world, queue.spec.name, w.key, rank)
+            rivals = [*rivals_of(self._world, queue.spec.name, w.key, rank), *back]
             if not rivals:
                 return None
             copy = self._copy(gone, ())
