@@ -87,6 +87,18 @@ def test_quota_that_is_used_on_another_card_is_waited_for_while_this_one_is_ever
     check_windows(two)
 
 
+def test_nobody_is_made_to_leave_who_would_be_back_before_the_job(two: House) -> None:
+    """Its quota is what the job needs, the other card has room for it, and it goes first."""
+    resident = gpu(two, BOB, "always-on", queue="large-model")
+    two.wait(resident, "running")
+    job = gpu(two, ANN, window=True, including_resident=True, argv=["true"], queue="large-model")
+    kept_out(two, job, "insufficient")
+    assert [attempt["state"] for attempt in two.show(resident)["attempts"]] == ["running"]
+    two.cancel(resident, grace_s=0.2)
+    assert two.wait(job)["outcome"] == "completed"
+    check_windows(two)
+
+
 @pytest.mark.parametrize("field", [{"hold": True}, {"begin": "now+1hour"}, {"after": "first"}], ids=str)
 def test_nothing_is_claimed_for_a_job_that_may_not_start_yet(house: House, field: dict[str, Any]) -> None:
     first = gpu(house, BOB, "on-demand")
@@ -142,7 +154,7 @@ def test_a_job_that_lets_a_window_go_to_waste_does_not_get_the_next_at_once(
     ended = until_state(house, window, "ended")
     assert ended["reason"] == "JobWaits"
     assert "is stopped" in ended["message"]
-    kept_out(house, job, "it did not start in its last window; the next is opened a minute later, at 20")
+    kept_out(house, job, "it did not start when it was to, and is not tried again before 20")
     house.wait(gpu(house, BOB, queue="large-model", argv=["true"]))
     stop_queue(house, "None")
     assert house.wait(job)["outcome"] == "completed"

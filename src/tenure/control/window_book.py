@@ -38,6 +38,11 @@ class WindowBook:
         return tuple(self._rows.values())
 
     @property
+    def announced(self) -> list[WindowRow]:
+        """Those whose time has yet to come."""
+        return [self._rows[id] for id in self._due]
+
+    @property
     def changes(self) -> int:
         """How often anything here has changed: a larger number than last time means news."""
         return self._changes

@@ -62,6 +62,8 @@ def barring(conductor: Conductor, live: Live) -> dict[CardId, WindowRow]:
             limit = limit_us(live)
             if limit is None or now + limit > begins:
                 found.setdefault(row.card, row)
+            else:
+                windows.look_after(Instant(begins - limit))
     return found
 
 

@@ -85,10 +85,12 @@ class Obstacles:
         rule, others = Rule(conductor.engine.policy), frozenset(one.id for one in conductor.cards) - {card.id}
         there = (one for one in on_card(conductor, card.id) if one is not live)
         gone = [one for one in there if live.spec.including_resident or not rule.resident(one)]
+        ends = [one for one in gone if rule.spared(one) or one.state is JobState.CANCELLING]
         found = conductor.engine.obstacle(
             replace(live.workload(conductor.cards), avoid=others),
             card=card.id,
-            without=[WorkloadKey(one.id) for one in gone],
+            without=[WorkloadKey(one.id) for one in ends],
+            returning=[WorkloadKey(one.id) for one in gone if one not in ends],
             now=conductor.clock.steady(),
         )
         if found is None:
@@ -121,8 +123,12 @@ class Idle:
         if now < self._since.setdefault(row.id, now) + PATIENCE_US:
             return False
         if live.in_engine:  # it was to start by all that was known when the window was opened
-            self._rest[live.id] = Instant(now + REST_US)
+            self.rest(live.id, now)
         return True
+
+    def rest(self, job: JobId, now: Instant) -> None:
+        """Others were asked to leave for it, and it did not start: not again at once."""
+        self._rest[job] = Instant(now + REST_US)
 
     def forget(self, row: WindowRow) -> None:
         self._since.pop(row.id, None)

@@ -1,9 +1,8 @@
-"""Windows: who has claimed a whole card, who is next, and the clearing of a card for its turn.
+"""Windows: claims as they are made, and at every look whose card it is, who has to leave it and what is over.
 
-Of the windows of one card at most one is active.  Of the others those whose time has come wait in the order in which they
-were claimed; one that would run into an earlier claim's fixed time lets that one go first, and one whose job could not
-start in it lets all.  What a window keeps away, and what it leaves in peace, is `Rule`; what may not start is the gate's to say.  Everything here happens on the loop's thread or under its lock, before
-the engine decides, so that nothing is admitted into a window between two looks.
+What a window keeps away, and what it leaves in peace, is `Rule`; whose turn it is, the line says; what may not start is
+the gate's to say.  Everything here happens on the loop's thread or under its lock, before the engine decides, so that
+nothing is admitted into a window between two looks.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from tenure.domain.errors import Conflict, InvalidRequest
 from tenure.domain.ids import CardId, Instant, JobId, WorkloadKey
 from tenure.domain.lifecycle import JobState
 from tenure.domain.plan import Evict
-from tenure.domain.reasons import EvictionReason, PendingReason
+from tenure.domain.reasons import EvictionReason
 from tenure.domain.window import WindowEnd, WindowState
 from tenure.domain.workload import Card
 from tenure.ledger import Ledger, WindowRow
@@ -23,8 +22,8 @@ from tenure.ledger import Ledger, WindowRow
 from . import admitting
 from .clock import Clock, span, wire
 from .live import Live
-from .window_book import WindowBook
-from .window_jobs import Idle, Obstacle, Obstacles, on_card
+from .window_jobs import Obstacles, on_card
+from .window_line import WindowLine
 from .window_rule import DEFAULT_US, Rule, uses_card
 
 if TYPE_CHECKING:
@@ -33,63 +32,16 @@ if TYPE_CHECKING:
 __all__ = ["Windows"]
 
 
-class Windows(WindowBook):
-    """The book and its turns.  `taking` are those next in line, for which their card is being cleared."""
+class Windows(WindowLine):
+    """The line at work."""
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         super().__init__(ledger, clock)
         self._wanted: dict[JobId, None] = {}  # jobs that need a window of their own
-        self._taking: dict[CardId, str] = {}
-        self._kept: dict[str, Obstacle] = {}  # what keeps the job of a waiting window from starting in it, as last seen
-        self._idle = Idle()
+        self._shuts: Instant | None = (
+            None  # when a window draws too near for the first of those that may start now, steady
+        )
         self._told = 0  # `changes` when those who wait were last told
-
-    # ------------------------------------------------------------------ asking
-
-    def holds(self, row: WindowRow) -> bool:
-        """The card is this window's, or is being cleared for it."""
-        return row.state is WindowState.ACTIVE or self._taking.get(row.card) == row.id
-
-    def claimed(self, row: WindowRow) -> str:
-        """What the card of one that holds it is told for, to those whom it keeps away."""
-        whose = f"window {row.id} of {row.owner}"
-        if row.state is WindowState.ACTIVE:
-            return f"card {row.card} is claimed: {whose} lasts until {wire(self.ends_at(row))}"
-        return f"card {row.card} is being cleared for {whose}, which lasts {span(row.length_us)} from then on"
-
-    def obstacle(self, row: WindowRow) -> Obstacle | None:
-        """What keeps the job of a waiting window from starting in it, as last seen."""
-        return self._kept.get(row.id)
-
-    def next_due(self) -> Instant | None:
-        due = super().next_due()
-        return min([*self._idle.next_due(), *([due] if due is not None else [])], default=None)
-
-    def standing(self, conductor: Conductor, row: WindowRow, *, brief: bool = False) -> str:
-        """Where a window is and what it waits for; `brief`: in words that stay as long as the reason does."""
-        if row.state is WindowState.ACTIVE:
-            return f"holds card {row.card} until {wire(self.ends_at(row))}"
-        if row.state is WindowState.SCHEDULED:
-            return f"begins at {wire(row.begin_at)} on card {row.card}"
-        if self._is_out(conductor, row.card):
-            return f"waits until card {row.card} is in the pool again"
-        if (kept := self._kept.get(row.id)) is not None:
-            why = kept.reason if brief and not kept.stays else kept.message
-            return f"does not take card {row.card} before job {row.job_id} could start in it: {why}"
-        if self._taking.get(row.card) == row.id and not self.is_heard(row):
-            return f"waits for a sign of {row.owner} before it takes card {row.card}"
-        if self._taking.get(row.card) == row.id:
-            there = self._occupants(conductor, row)
-            named = ", ".join(f"job {live.id} ({live.spec.name})" for live in there[:3])
-            return f"waits until {named or 'nothing'} has left card {row.card}"
-        ahead = [other for other in self.of_card(row.card) if other.id != row.id and self._is_ahead(other, row)]
-        named = ", ".join(f"window {other.id} of {other.owner}" for other in ahead)
-        return f"waits its turn for card {row.card} after {named}" if named else f"waits its turn for card {row.card}"
-
-    def _is_ahead(self, other: WindowRow, row: WindowRow) -> bool:
-        if self.holds(other):
-            return True
-        return self.turn(other) < self.turn(row) or self._collides(row, other)
 
     # ------------------------------------------------------------------ claiming
 
@@ -156,6 +108,10 @@ class Windows(WindowBook):
 
     # ------------------------------------------------------------------ the loop
 
+    def next_due(self) -> Instant | None:
+        due = super().next_due()
+        return min([*self._idle.next_due(), *([due] if due is not None else [])], default=None)
+
     def end(self, row: WindowRow, why: WindowEnd, message: str) -> WindowRow:
         self._kept.pop(row.id, None)
         self._idle.forget(row)
@@ -167,6 +123,10 @@ class Windows(WindowBook):
         self._wanted.clear()
         self._kept.clear()
         self._idle.clear()
+
+    def look_after(self, at: Instant) -> None:
+        """One who may start now may do so until then: a window that has yet to come shuts out one after another."""
+        self._shuts = at if self._shuts is None else min(at, self._shuts)
 
     def stir(self) -> None:
         """Something else has changed that may let in, or keep out, those who wait: the cards or the policy."""
@@ -186,16 +146,16 @@ class Windows(WindowBook):
                 self.end(row, *ended)
         for card in sorted({*self._taking, *(row.card for row in self._rows.values())}):
             self._turn(conductor, card, obstacles)
-        self._move(conductor, obstacles)
-        if self._told != self.changes or taking != self._taking or self._is_announced():
-            self._told = self.changes
+        drawn_near = self._shuts is not None and self._clock.steady() > self._shuts
+        if self._told != self.changes or taking != self._taking or drawn_near:
+            if any(self._is_stuck(conductor, row) for row in self.rows):
+                conductor.wake()  # to move, once everybody knows what has changed
+            self._told, self._shuts = self.changes, None
             for live in sorted(conductor.live.values(), key=lambda live: (live.submitted_at, live.array_index or 0)):
                 if live.state is JobState.QUEUED and (live.spec.window or uses_card(live)):
                     conductor.consider(live)
-
-    def _is_announced(self) -> bool:
-        """A window that has yet to come shuts out one job after another as its time draws near."""
-        return any(row.state is WindowState.SCHEDULED for row in self._rows.values())
+        else:
+            self._move(conductor, obstacles)
 
     def _claim_wanted(self, conductor: Conductor, obstacles: Obstacles) -> None:
         wanted, self._wanted = list(self._wanted), {}
@@ -225,10 +185,8 @@ class Windows(WindowBook):
             return WindowEnd.LAPSED, f"its time is over: it lasted {span(row.length_us)}"
         begins = self.begins(row)
         if begins is not None and now >= begins + row.length_us:
-            return (
-                WindowEnd.LAPSED,
-                f"its time, {span(row.length_us)} from {wire(row.begin_at)}, went by with the platform down",
-            )
+            meant = f"its time, {span(row.length_us)} from {wire(row.begin_at)}"
+            return WindowEnd.LAPSED, f"{meant}, went by with the platform down"
         if row.job_id is not None:
             live = conductor.live.get(row.job_id)
             if live is None:
@@ -258,16 +216,18 @@ class Windows(WindowBook):
                 continue
             if self.may_take(conductor, row, obstacles):
                 head = row
-            elif (kept := self._keeps(conductor, row, obstacles)) is not None:
+            elif not self.is_out(conductor, card) and (kept := self._keeps(conductor, row, obstacles)) is not None:
                 self._kept[row.id] = kept
-        self._taking.pop(card, None)
+        before = self._rows.get(self._taking.pop(card, ""))
+        if before is not None and before.job_id is not None and before.id in self._kept:
+            self._idle.rest(before.job_id, now)
         if head is None:
             return
         if head.state is WindowState.WAITING:
             self._taking[card] = head.id
             if not self.is_heard(head):
                 return  # nobody is made to leave for an owner who may be gone
-        there = self._occupants(conductor, head)
+        there = self.occupants(conductor, head)
         rule = Rule(conductor.engine.policy)
         if not any(rule.spared(live) for live in there):
             for live in there:
@@ -276,36 +236,16 @@ class Windows(WindowBook):
             self._taking.pop(card)
             self.opened(head)
 
-    def may_take(self, conductor: Conductor, row: WindowRow, obstacles: Obstacles | None = None) -> bool:
-        """A waiting window may have its card, as far as the pool, other windows and its own job go."""
-        if self._must_yield(row) or self._is_out(conductor, row.card):
-            return False
-        return self._keeps(conductor, row, obstacles or Obstacles(conductor)) is None
-
-    def _keeps(self, conductor: Conductor, row: WindowRow, obstacles: Obstacles) -> Obstacle | None:
-        live = conductor.live.get(row.job_id) if row.job_id is not None else None
-        card = next((card for card in conductor.cards if card.id == row.card), None)
-        if live is None or card is None or live.state is not JobState.QUEUED:
-            return None
-        if (until := self._idle.rests(live.id)) is not None:
-            message = f"it did not start in its last window; the next is opened a minute later, at {self._stamp(until)}"
-            return Obstacle(reason=PendingReason.PENDING, message=message)
-        return obstacles.of(live, card)
-
-    def _stamp(self, at: Instant) -> str | None:
-        """A steady time as people are told it."""
-        return wire(at - self._clock.steady() + self._clock.now())
-
-    def _is_out(self, conductor: Conductor, id: CardId) -> bool:
-        return any(card.id == id and card.cordoned for card in conductor.cards)
+    def _is_stuck(self, conductor: Conductor, row: WindowRow) -> bool:
+        """Claimed for a job that cannot use the card, as things are."""
+        waits = row.job_id is not None and row.state is WindowState.WAITING
+        return waits and (row.id in self._kept or self.is_out(conductor, row.card))
 
     def _move(self, conductor: Conductor, obstacles: Obstacles) -> None:
         """A job whose window cannot use its card claims one that it can use."""
         for row in self.rows:
             live = conductor.live.get(row.job_id) if row.job_id is not None else None
-            if live is None or live.state is not JobState.QUEUED or live.held or row.state is not WindowState.WAITING:
-                continue
-            if row.id not in self._kept and not self._is_out(conductor, row.card):
+            if live is None or live.state is not JobState.QUEUED or live.held or not self._is_stuck(conductor, row):
                 continue
             other = obstacles.better(live, than=row.card)
             if other is not None and self._idle.rests(live.id) is None:
@@ -314,18 +254,6 @@ class Windows(WindowBook):
                 )
                 self._claim_for(live, other.id)
                 conductor.wake()
-
-    def _must_yield(self, row: WindowRow) -> bool:
-        """It would last into a window that was fixed for a time before it was claimed."""
-        return any(self._collides(row, other) for other in self.of_card(row.card))
-
-    def _collides(self, row: WindowRow, other: WindowRow) -> bool:
-        begins, end = self.begins(other), self._clock.steady() + row.length_us
-        return begins is not None and other.seq < row.seq and begins < end
-
-    def _occupants(self, conductor: Conductor, row: WindowRow) -> list[Live]:
-        rule = Rule(conductor.engine.policy)
-        return [live for live in on_card(conductor, row.card) if not rule.untouched(live, row)]
 
     def _clear(self, conductor: Conductor, live: Live, row: WindowRow) -> None:
         if live.state not in (JobState.ADMITTED, JobState.RUNNING):
