@@ -97,6 +97,8 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"grace_s": -1.0}, "grace_s", "too short"),
     ({"begin_at": Instant(2**62)}, "begin_at", "calendar"),
     ({"stop_signal": StopSignal(signal="x y")}, "stop_signal", "USR1"),
+    ({"stop_signal": StopSignal(signal="HELLO")}, "stop_signal", "'HELLO' is no signal"),
+    ({"stop_signal": StopSignal(signal="65")}, "stop_signal", "USR1"),
     ({"stop_signal": StopSignal(before_s=-1.0)}, "stop_signal", "65535"),
 ]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-import re
+import signal
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
@@ -29,7 +29,7 @@ MAX_PATH = 4_095
 
 MAX_GRACE = 100 * 366 * 86_400.0
 _FIELDS = {GPU: "shares", GPU_MEMORY: "gpu_memory", CPU: "cpus", MEMORY: "memory"}
-_SIGNALS = re.compile(r"[A-Z][A-Z0-9+-]{1,15}|[1-9][0-9]?")
+_SIGNALS = {name.removeprefix("SIG") for name in signal.Signals.__members__} | {str(n) for n in range(1, signal.NSIG)}
 
 
 def check_spec(spec: JobSpec) -> None:
@@ -198,7 +198,7 @@ def _times(spec: JobSpec) -> Found:
         except (ValueError, OverflowError, OSError):
             yield "begin_at", "lies outside the calendar; write an instant such as 2026-12-01T08:00"
     if spec.stop_signal is not None:
-        if not _SIGNALS.fullmatch(spec.stop_signal.signal):
+        if spec.stop_signal.signal.removeprefix("SIG") not in _SIGNALS:
             yield "stop_signal", f"{spec.stop_signal.signal[:20]!r} is no signal; write USR1, TERM or INT"
         if not 0 <= spec.stop_signal.before_s <= 65_535:
             yield "stop_signal", "the time before the limit is out of range; 0 to 65535 s would work"
