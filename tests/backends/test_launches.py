@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -94,6 +95,14 @@ def test_a_megabyte_of_environment_works(rig: LocalRig) -> None:
     env = {f"V{i}": "x" * 100_000 for i in range(10)}
     attempt = rig.job("bash", "-c", "test ${#V9} = 100000 && exit 3", env=env)
     assert launch(rig, attempt).exit_code == 3
+
+
+def test_a_command_line_that_is_too_long_is_told_how_long_it_is(rig: LocalRig) -> None:
+    failed = refused(rig, rig.job("true", *["x" * 99_999] * 40))
+    assert (failed.exit_code, failed.reason) == (126, "EnvironmentTooLarge")
+    told = re.search(r"have (\d+) bytes together", failed.message)
+    assert told is not None
+    assert 4_000_000 < int(told[1]) < 4_100_000
 
 
 def test_one_variable_that_is_too_long_is_named(rig: LocalRig) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pty
+import sys
 
 import pytest
 
@@ -98,3 +100,24 @@ def test_why_says_whose_the_holder_is_and_what_a_preemption_cost() -> None:
         "in all: waited (WaitingForQuota) 1m05s, ran 1m30s",
         "  attempt 1 ran 1m30s, ended by 4 (InClusterQueue), 30s of it to do again",
     ]
+
+
+def test_one_long_name_takes_no_column_off_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        ["1", "n" * 1000, "R", "why " * 50],
+        ["2", "训" * 400, "PD", "-"],
+        ["3", "x", "R", "2026-11-30T03:51:06.178405Z"],
+    ]
+    whole = table(["ID", "NAME", "ST", "REASON"], rows)
+    assert "n" * 1000 in whole[1]  # for a program nothing is cut
+    ours, theirs = pty.openpty()
+    with open(ours, "rb"), open(theirs, "w") as screen:
+        monkeypatch.setattr(sys, "stdout", screen)
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setenv("NO_COLOR", "1")
+        shown = table(["ID", "NAME", "ST", "REASON"], rows)
+    assert [line[:4] for line in shown] == ["ID  ", "1   ", "2   ", "3   "]
+    assert len(shown[1]) == 80
+    assert shown[1].split()[1] == "n" * 31 + "…"
+    assert shown[2].split()[1:] == ["训" * 15 + "…", "PD", "-"]
+    assert shown[3].endswith("2026-11-30T03:51:06.178405Z")

@@ -133,3 +133,29 @@ def test_a_directory_that_is_not_there_is_refused(nowhere: Home, tmp_path: Path)
     script = f"cd '{gone}' && rmdir '{gone}' && exec '{TENURE}' submit -- true"
     done = subprocess.run(["sh", "-c", script], env=nowhere.env, capture_output=True, text=True, check=False)
     assert (done.returncode, "has been removed" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("bom.sbatch", b"\xef\xbb\xbf#!/bin/bash\n#SBATCH -J x\n", "begins with a byte order mark"),
+        ("latin.sh", b"#!/bin/sh\n# caf\xe9\n", "is not text in UTF-8; to run a program, put it after `--`"),
+        ("plain.sh", b"echo\n", "what runs it, such as #!/bin/bash; to run a program"),
+        ("x.py", b"print()\n", "tenure submit -- python /"),
+        ("empty.sh", b"", "is neither a Job (.yaml) nor a script"),
+    ],
+)
+def test_a_file_that_is_no_submission_is_told_what_it_is_and_how_it_would_run(
+    nowhere: Home, tmp_path: Path, name: str, data: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    answer = nowhere.tenure("submit", str(tmp_path / name))
+    assert (answer.code, answer.out) == (2, "")
+    assert said in answer.err
+    assert "-- .//" not in answer.err
+
+
+def test_stdin_is_no_program_to_be_run_instead(nowhere: Home) -> None:
+    answer = nowhere.tenure("submit", "-", stdin=b"echo x\n")
+    assert answer.code == 2
+    assert "submit --" not in answer.err

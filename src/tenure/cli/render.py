@@ -15,6 +15,7 @@ from typing import Any
 
 __all__ = ["age", "code_of", "emit", "moment", "note", "paint", "plain", "room", "span", "table"]
 
+WIDEST = 32  # columns of a cell on a terminal; a time has 27
 LONG = 20  # items of a list; a longer one is written with a line for each
 _CODES = {"queued": "PD", "admitted": "CF", "running": "R", "evicting": "CG", "cancelling": "CG"}
 _ENDED = {"completed": "CD", "failed": "F", "cancelled": "CA", "interrupted": "PR"}
@@ -107,10 +108,16 @@ def state_colour(text: str) -> str | None:
 def table(
     head: Sequence[str], rows: Sequence[Sequence[object]], *, colour: Callable[[int, str], str | None] | None = None
 ) -> list[str]:
-    """Columns two spaces apart, the last one free.  On a terminal the last is cut to what fits; elsewhere nothing is."""
-    cells = [[plain("-" if c is None or c == "" else c) for c in row] for row in rows]
-    widths = [max([_width(h), *(_width(row[i]) for row in cells)]) for i, h in enumerate(head)]
+    """Columns two spaces apart, the last one free.
+
+    On a terminal the last is cut to what fits, and none of the others is wider than `WIDEST`: one long name takes no
+    column off the screen.  Elsewhere nothing is cut.
+    """
     columns = room()
+    cells = [[plain("-" if c is None or c == "" else c) for c in row] for row in rows]
+    if columns:
+        cells = [[*(_cut(cell, WIDEST) for cell in row[:-1]), *row[-1:]] for row in cells]
+    widths = [max([_width(h), *(_width(row[i]) for row in cells)]) for i, h in enumerate(head)]
     lines = []
     for number, row in enumerate([list(head), *cells]):
         parts = []

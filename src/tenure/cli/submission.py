@@ -191,10 +191,12 @@ def _file(parsed: Parsed, body: dict[str, Any], notes: list[str]) -> None:
             raise Usage(f"{arguments[0]!r}: a Job file takes no arguments")
         body["file"] = {"name": shown, "text": text}
         return
+    if text.startswith("\ufeff#!"):
+        raise Usage(f"{shown} begins with a byte order mark, and no interpreter is found that way; save it without one")
     if not text.startswith("#!"):
         raise Usage(
-            f"{shown} is neither a Job (.yaml) nor a script: a script's first line says what runs it, such as #!/bin/bash; "
-            f"to run a program, put it after `--`: tenure submit -- {'python ' if name.endswith('.py') else './'}{shown}"
+            f"{shown} is neither a Job (.yaml) nor a script: a script's first line says what runs it, such as #!/bin/bash"
+            + _as_a_program(name)
         )
     swallowed = [word for word in arguments if any(word.partition("=")[0] in option.names for option in FLAGS)]
     if swallowed:
@@ -222,7 +224,15 @@ def _read(name: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise Usage(f"{name} is not text; to run a program, put it after `--`: tenure submit -- ./{name}") from None
+        raise Usage(f"{name} is not text in UTF-8{_as_a_program(name)}") from None
+
+
+def _as_a_program(name: str) -> str:
+    """How a file that is no submission would be run, if that was meant."""
+    if name == "-":
+        return ""
+    lead = "python " if name.endswith(".py") else "" if "/" in name else "./"
+    return f"; to run a program, put it after `--`: tenure submit -- {lead}{name}"
 
 
 def _looks_like_yaml(text: str) -> bool:

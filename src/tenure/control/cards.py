@@ -32,7 +32,8 @@ def find(flags: Sequence[str], remembered: Path) -> Cards:
     texts = list(flags) or _recall(remembered)
     if texts:
         found = tuple(declared(texts))
-        _remember(remembered, texts)
+        if texts != _recall(remembered):  # a home that is only looked at may be read-only, or full
+            _remember(remembered, texts)
         return Cards(cards=tuple(to_card(card) for card in found), found=found, source="declared")
     discovery = discover()
     cards = tuple(to_card(card) for card in discovery.cards)
@@ -45,7 +46,8 @@ def _recall(path: Path) -> list[str]:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return []
-    return [str(text) for text in data.get("declared", [])]
+    texts = data.get("declared") if isinstance(data, dict) else None
+    return [str(text) for text in texts] if isinstance(texts, list) else []
 
 
 def _remember(path: Path, texts: Sequence[str]) -> None:

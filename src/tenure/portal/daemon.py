@@ -233,7 +233,14 @@ def _lock(path: Path) -> int:
 
 def _refusal(error: Exception) -> dict[str, Any]:
     code = error.code if isinstance(error, TenureError) else type(error).__name__
-    return {"ready": False, "code": code, "exit": _code(error), "reason": str(error)}
+    return {"ready": False, "code": code, "exit": _code(error), "reason": _reason(error)}
+
+
+def _reason(error: Exception) -> str:
+    """The house's own errors say where; of the system's some do not."""
+    if isinstance(error, TenureError) or not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return f"{error.filename or 'TENURE_HOME'}: {error.strerror.lower()}"
 
 
 def _code(error: Exception) -> int:

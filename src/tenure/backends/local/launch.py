@@ -187,4 +187,5 @@ def _too_large(plan: Plan) -> str:
     if argument > _LONGEST_STRING:
         return f"one argument has {argument} bytes; the kernel takes at most {_LONGEST_STRING}. Pass a file instead"
     total = sum(len(os.fsencode(k)) + len(os.fsencode(v)) + 2 for k, v in plan.env.items())
+    total += sum(len(os.fsencode(word)) + 1 for word in plan.argv)
     return f"command line and environment have {total} bytes together, more than the kernel takes (see `ulimit -s`)"
