@@ -75,9 +75,14 @@ class Models:
             early, self._early = self._early, []
         for job in early:
             self._platform.conductor.changed(job)
-        self._unsubscribe = self._platform.news.subscribe(lambda _: self._poke.set())
+        self._unsubscribe = self._platform.news.subscribe(self._heard)
         self._thread = threading.Thread(target=self._run, name="models", daemon=True)
         self._thread.start()
+
+    def _heard(self, _: int) -> None:
+        """After every commit, in the committing thread: nobody is woken where there is no model to look at."""
+        if self._kept:
+            self._poke.set()
 
     def close(self) -> None:
         """Idempotent.  Whoever watches is told that nothing more comes."""
