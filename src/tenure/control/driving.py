@@ -216,7 +216,7 @@ class Driver:
     # ------------------------------------------------------------------ what the backend is told
 
     def attempt_spec(self, live: Live) -> AttemptSpec:
-        run = live.current_run
+        run, place = live.current_run, str(self.run_dir(live.current_run))
         before = run_id(live.id, live.attempts - 1) if live.attempts > 1 else self.last_run_of(live.retry_of)
         spec = replace(live.spec, array_index=live.array_index, fingerprint=live.fingerprint)
         if spec.active_deadline_s is not None and live.started_at is not None:
@@ -230,25 +230,24 @@ class Driver:
             run_id=run,
             job_id=live.id,
             number=live.attempts,
-            run_dir=str(self.run_dir(run)),
+            run_dir=place,
             job=spec,
-            env=self._environment(live, processes[0].cards if processes else ()),
+            env=self._environment(live, place, processes[0].cards if processes else ()),
             processes=processes,
             retry_of=before,
             checkpoints_of=str(self.run_dir(before)) if before is not None else None,
         )
 
-    def _environment(self, live: Live, cards: tuple[str, ...]) -> Mapping[str, str]:
+    def _environment(self, live: Live, run_dir: str, cards: tuple[str, ...]) -> Mapping[str, str]:
         submitted = self._specs.environment(live.env_digest)
         env = dict(submitted or self._base_env)
         env.update(live.spec.env)
-        run_dir = self.run_dir(live.current_run)
         env.update(
             TENURE_HOME=str(self._home),
-            TENURE_RUN_DIR=str(run_dir),
+            TENURE_RUN_DIR=run_dir,
             TENURE_JOB_ID=live.id,
             TENURE_ATTEMPT=str(live.attempts),
-            TENURE_CHECKPOINT_DIR=str(run_dir / "checkpoints"),
+            TENURE_CHECKPOINT_DIR=f"{run_dir}/checkpoints",
             TENURE_CARD=self._card_note,
             CUDA_DEVICE_ORDER="PCI_BUS_ID",
             CUDA_VISIBLE_DEVICES=",".join(cards),
@@ -263,7 +262,7 @@ class Driver:
         return env
 
 
-def traceparent_of(run_dir: Path, submitted_at: Instant) -> str:
+def traceparent_of(run_dir: Path | str, submitted_at: Instant) -> str:
     """A run is one trace.  Its ids follow from the run's name and birth, so that whoever reads the record finds it."""
     seed = hashlib.sha256(f"{run_dir}\0{submitted_at}".encode()).hexdigest()
     return f"00-{seed[:32]}-{seed[32:48]}-01"

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from pathlib import Path
 
 from .layout import SHIM_DIR
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path  # half a megabyte in every supervisor, which needs none of it
 
 __all__ = ["add_to", "write_shims"]
 
@@ -37,8 +40,8 @@ def write_shims(state_dir: Path) -> None:
     """Write them into `state_dir/bin`, with the interpreter and the place of this installation.  Raises OSError."""
     directory = state_dir / SHIM_DIR
     directory.mkdir(exist_ok=True, mode=0o700)
-    program = Path(__file__).with_name("srun.py")
-    text = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S {shlex.quote(str(program))} "$@"\n'
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "srun.py")
+    text = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S {shlex.quote(program)} "$@"\n'
     _write(directory / "srun", text, 0o755)
     _write(directory / _LOGIN_FILE, _LOGIN, 0o644)
 

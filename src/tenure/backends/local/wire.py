@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from tenure.domain.lifecycle import Outcome
 from .layout import SPEC
 
 __all__ = ["observation", "spec", "stop", "write_spec"]
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _job(job: JobSpec) -> dict[str, Any]:
@@ -34,6 +37,7 @@ def _job(job: JobSpec) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@lru_cache(maxsize=16)
 def _array(indices: tuple[int, ...]) -> dict[str, int]:
     """What a task may ask about its array.  Not the indices: each of ten thousand tasks would carry all ten thousand."""
     steps = {b - a for a, b in pairwise(sorted(indices))}
@@ -93,16 +97,16 @@ def write_spec(run_dir: Path, attempt: AttemptSpec) -> None:
 
     Raises OSError.
     """
-    target = run_dir / SPEC
-    if target.exists():
+    target = os.path.join(run_dir, SPEC)
+    if os.path.exists(target):
         return
-    draft = run_dir / f"{SPEC}.{os.getpid()}.{threading.get_ident()}"
+    draft = f"{target}.{os.getpid()}.{threading.get_ident()}"
     try:
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
-            file.write(json.dumps(spec(attempt), separators=(",", ":")).encode("ascii"))
+            file.write(_encode(spec(attempt)).encode("ascii"))
         os.rename(draft, target)
     except BaseException:
         with contextlib.suppress(OSError):
-            draft.unlink()
+            os.unlink(draft)
         raise
