@@ -68,6 +68,10 @@ class Columns:
         """A plain value as its column takes it."""
         return to_json(value) if name in self._json and value is not None else value
 
+    def written(self, name: str, value: object) -> object:
+        """`stored(plain(value))`, where nobody asks for the plain value in between."""
+        return to_json(value) if name in self._json and value is not None else self.plain(name, value)
+
     def typed(self, values: dict[str, Any]) -> dict[str, Any]:
         """Plain values as a row holds them: words become members of their enum.  Changes and returns its argument."""
         for name, enum in self._enums:

@@ -99,8 +99,5 @@ class RunWrites(RunReads, DiaryWriter):
         """See `put_run`; of one run that is there twice, the later stays."""
         self._write(
             _PUT,
-            [
-                {n: RUN_COLUMNS.stored(n, RUN_COLUMNS.plain(n, getattr(run, n))) for n in RUN_COLUMNS.names}
-                for run in read
-            ],
+            [{n: RUN_COLUMNS.written(n, getattr(run, n)) for n in RUN_COLUMNS.names} for run in read],
         )

@@ -10,7 +10,9 @@ from .writer import METRICS, RECORD, file_signs
 
 __all__ = ["Follower", "read_record"]
 
-_CHUNK = 1 << 20
+_CHUNK = (
+    1 << 16
+)  # most records are smaller, and memory for much more is fetched from the system and given back each time
 
 
 class Follower:
@@ -30,19 +32,18 @@ class Follower:
 
     def poll(self) -> Record:
         """The record as of now; the same object each time, unless a file had to be read anew."""
+        return self._look(last=False)
+
+    def finish(self) -> Record:
+        """As `poll`, and a last line that lacks nothing but its newline is taken too."""
+        return self._look(last=True)
+
+    def _look(self, *, last: bool) -> Record:
         sizes = {name: _size(os.path.join(self.directory, name)) for name in self._offsets}
         if any(sizes[name] < offset for name, offset in self._offsets.items()):
             self.record, self._offsets = Record(), dict.fromkeys(self._files, 0)
         for name in self._files:
-            self._fold(name, last=False)
-        self._look_at_files()
-        return self.record
-
-    def finish(self) -> Record:
-        """As `poll`, and a last line that lacks nothing but its newline is taken too."""
-        self.poll()
-        for name in self._files:
-            self._fold(name, last=True)
+            self._fold(name, last=last)
         self._look_at_files()
         return self.record
 
