@@ -16,7 +16,22 @@ from urllib.parse import urlsplit
 
 from tenure.domain.errors import InvalidRequest
 
-__all__ = ["Settings", "address_of", "load", "port_of"]
+__all__ = ["NAMES", "Settings", "address_of", "load", "port_of", "strangers"]
+
+NAMES = (
+    "TENURE_HOME", "TENURE_LEDGER_URL", "TENURE_HOST", "TENURE_PORT", "TENURE_GATEWAY_HOST", "TENURE_GATEWAY_PORT",
+    "TENURE_GATEWAY_TOKENS", "TENURE_GATEWAY_SILENCE", "TENURE_TOKEN", "TENURE_URL", "TENURE_BOOT_ID",
+)  # fmt: skip
+_OF_JOBS = (
+    "RUN_",
+    "JOB_",
+    "ATTEMPT",
+    "CHECKPOINT_",
+    "CARD",
+    "ARRAY_",
+    "SHIMS",
+    "BASH_ENV",
+)  # what a job is given, after TENURE_
 
 BASE_ENV = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 LONGEST_S = 366 * 86_400.0
@@ -105,6 +120,16 @@ def load(environ: Mapping[str, str] | None = None) -> Settings:
         boot_id=said.get("TENURE_BOOT_ID"),
         base_env={name: env[name] for name in BASE_ENV if name in env},
     )
+
+
+def strangers(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Variables that look like settings and are none: misspelt ones, which change nothing."""
+    ours = (
+        name.removeprefix("TENURE_")
+        for name in (os.environ if environ is None else environ)
+        if name.startswith("TENURE_")
+    )
+    return sorted(f"TENURE_{name}" for name in ours if f"TENURE_{name}" not in NAMES and not name.startswith(_OF_JOBS))
 
 
 def port_of(name: str, text: str) -> int:

@@ -14,10 +14,11 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 import tenure
+from tenure.settings import NAMES, strangers
 
 from .call import Call
 from .client import Refused, Unreachable
-from .grammar import Verb
+from .grammar import Verb, nearest
 from .holder import address, holder
 from .render import emit, paint, plain
 
@@ -78,6 +79,16 @@ def _home(call: Call) -> Iterator[Finding]:
         yield Finding("home", "warn", f"{home} can be written by others (mode {mode:o})", f"chmod 700 {home}")
     else:
         yield Finding("home", "ok", f"{home} can be written")
+
+
+def _settings(call: Call) -> Iterator[Finding]:
+    unknown = strangers()
+    for name in unknown:
+        yield Finding(
+            "settings", "warn", f"{name} is no setting{nearest(name, NAMES)}", "docs/cli.md lists what is read"
+        )
+    if not unknown:
+        yield Finding("settings", "ok", ", ".join(name for name in NAMES if os.environ.get(name)) or "none is set")
 
 
 def _disk(call: Call) -> Iterator[Finding]:
@@ -249,5 +260,5 @@ def _importable(name: str) -> bool:
 
 
 _CHECKS: tuple[Callable[[Call], Iterator[Finding]], ...] = (
-    _home, _disk, _python, _git, _cgroup, _daemon, _supervisors, _ledger, _tokens,
+    _home, _settings, _disk, _python, _git, _cgroup, _daemon, _supervisors, _ledger, _tokens,
 )  # fmt: skip

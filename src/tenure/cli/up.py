@@ -11,12 +11,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from tenure.settings import NAMES, strangers
+
 from .call import Call
 from .client import Refused, Unreachable
-from .grammar import Option, Usage, Verb
+from .grammar import Option, Usage, Verb, nearest
 from .holder import address, holder
 from .progress import Progress
-from .render import emit
+from .render import emit, note
 
 VERB = Verb(
     usage="up [-d] [--card SHARESxMEMORY]… [--host HOST] [--port PORT]",
@@ -38,6 +40,8 @@ UNAVAILABLE = 69
 
 
 def run(call: Call) -> int:
+    for name in strangers():
+        note(f"{name} is no setting and changes nothing{nearest(name, NAMES)}")
     command = [sys.executable, "-P", "-m", "tenure.portal.daemon"]
     for card in call.parsed.many("card"):
         command += ["--card", card]
