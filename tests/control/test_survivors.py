@@ -57,14 +57,14 @@ def test_workers_that_outlive_their_server_are_named_and_ended(
         after = house.gpu("sh", "-c", watch, shares=8, priority="training")
 
     def named() -> bool:
-        found = model(house)
+        found, told = model(house), views.why(house.platform, row["job_id"])["message"]
         if any(map(alive, workers)):
             assert found["state"] not in ("asleep", "failed", "queued"), "its share would be given away"
-        return all(f"(pid {pid})" in found["message"] for pid in workers)
+        return all(f"(pid {pid})" in found["message"] for pid in workers) and (
+            not all(map(alive, workers)) or all(f"-c {DEAF[:20]}" in told and f"(pid {pid})" in told for pid in workers)
+        )
 
-    house.until("both are named in the table", named)
-    told = views.why(house.platform, row["job_id"])["message"]
-    assert all(f"-c {DEAF[:20]}" in told and f"(pid {pid})" in told for pid in workers)
+    house.until("both are named in the table, and by why for as long as they live", named)
     if how == "preempted":
         line = house.platform.ledger.events(job_id=row["job_id"], kinds=[EventKind.JOB_SURVIVORS])[0]
         assert sorted(one["pid"] for one in line.data["survivors"]) == sorted(workers)
