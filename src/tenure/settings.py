@@ -22,16 +22,7 @@ NAMES = (
     "TENURE_HOME", "TENURE_LEDGER_URL", "TENURE_HOST", "TENURE_PORT", "TENURE_GATEWAY_HOST", "TENURE_GATEWAY_PORT",
     "TENURE_GATEWAY_TOKENS", "TENURE_GATEWAY_SILENCE", "TENURE_TOKEN", "TENURE_URL", "TENURE_BOOT_ID",
 )  # fmt: skip
-_OF_JOBS = (
-    "RUN_",
-    "JOB_",
-    "ATTEMPT",
-    "CHECKPOINT_",
-    "CARD",
-    "ARRAY_",
-    "SHIMS",
-    "BASH_ENV",
-)  # what a job is given, after TENURE_
+_OF_JOBS = ("RUN_", "JOB_", "ATTEMPT", "CHECKPOINT_", "CARD", "ARRAY_", "SHIMS", "BASH_ENV")  # what a job is given
 
 BASE_ENV = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 LONGEST_S = 366 * 86_400.0

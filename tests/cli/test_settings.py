@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from tenure.domain.errors import InvalidRequest
-from tenure.settings import load
+from tenure.settings import NAMES, load, strangers
 
 from .conftest import Home
 
@@ -107,6 +110,30 @@ def test_up_and_every_client_say_it_and_touch_nothing(nowhere: Home, name: str) 
         assert answer.err.startswith(f"tenure {words[0]}: {name}")
         assert answer.err.count("\n") == 1
     assert not nowhere.path.exists()
+
+
+def test_a_name_that_is_none_is_said_and_changes_nothing(private: Home) -> None:
+    misspelt = {"TENURE_GATEWAY_PROT": "80"}
+    said = "TENURE_GATEWAY_PROT is no setting"
+    up = private.tenure("up", "-d", "--card", "8x16Gi", env=misspelt)
+    assert (up.code, said in up.err, "did you mean TENURE_GATEWAY_PORT?" in up.err) == (0, True, True)
+    doctor = private.tenure("doctor", env=misspelt)
+    assert (doctor.code, said in doctor.out, "did you mean TENURE_GATEWAY_PORT?" in doctor.out) == (0, True, True)
+    assert private.tenure("ps", env=misspelt).err == ""
+    show = "import json, os; print(json.dumps(dict(os.environ)))"
+    for array in ([], ["--array", "1-1"]):
+        job = private.submit(*array, "--", sys.executable, "-c", show)
+        private.ok("wait", job)
+        given = json.loads(private.ok("logs", f"{job}_1" if array else job))
+        assert "TENURE_JOB_ID" in given
+        assert strangers(given) == [], "what a job is given is not taken for a setting"
+
+
+def test_the_page_lists_every_setting() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
+    listed = page.partition("\n## Settings")[2].partition("\n## ")[0].partition("```")[0]
+    assert set(re.findall(r"`(TENURE_[A-Z_]+)=", listed)) == set(NAMES)
+    assert {*BAD, "TENURE_BOOT_ID"} == set(NAMES)
 
 
 @pytest.mark.parametrize(
