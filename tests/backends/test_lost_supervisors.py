@@ -46,6 +46,27 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
+def test_a_closed_backend_ends_what_was_lost_and_writes_to_no_strangers_file(rig: LocalRig, tmp_path: Path) -> None:
+    attempt = rig.job("sleep", "900", grace_s=2.0)
+    rig.backend.start(attempt)
+    rig.news.running(attempt.run_id)
+    descriptors = set(os.listdir("/proc/self/fd"))
+    rig.close()
+    closed = len(descriptors - set(os.listdir("/proc/self/fd")))
+    seen = rig.backend.observe([(attempt.run_id, attempt.run_dir)])[attempt.run_id]
+    assert seen.state is AttemptState.RUNNING
+    kill(supervisor(attempt))
+    for who in alive(attempt):
+        kill(who)
+    files = [(tmp_path / str(n)).open("w+") for n in range(closed)]  # they have the numbers of what was closed
+    rig.backend.stop(attempt.run_id, attempt.run_dir, CANCEL)
+    assert [os.fstat(file.fileno()).st_size for file in files] == [0] * closed
+    for file in files:
+        file.close()
+    rig.open()
+    assert rig.backend.observe([(attempt.run_id, attempt.run_dir)])[attempt.run_id].state is AttemptState.ENDED
+
+
 def test_a_killed_supervisor_is_noticed_and_its_processes_are_ended(rig: LocalRig) -> None:
     attempt = rig.job("bash", "-c", "setsid sleep 900 & sleep 901", grace_s=2.0)
     rig.backend.start(attempt)

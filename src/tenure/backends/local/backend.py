@@ -64,7 +64,8 @@ class LocalBackend:
         self._nursery: Nursery | None = None
         self._listener: Listener | None = None
         self._thread: threading.Thread | None = None
-        self._closing = False
+        self._closing = True  # so it is before `open`, too
+        self._wake_writer = -1
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -79,12 +80,12 @@ class LocalBackend:
         with contextlib.suppress(OSError):
             self._news.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * 1024 * 1024)
         self._listener = listener
-        self._closing = False
         self._nursery = Nursery(self._state_dir, self._boot)
         self._epoll = select.epoll()
         self._wake_reader, self._wake_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         for fd in (self._news.fileno(), self._nursery.socket.fileno(), self._wake_reader):
             self._epoll.register(fd, select.EPOLLIN)
+        self._closing = False
         self._thread = threading.Thread(target=self._listen, name="local-backend", daemon=True)
         self._thread.start()
 
@@ -93,7 +94,7 @@ class LocalBackend:
         if self._thread is None:
             return
         self._closing = True
-        os.write(self._wake_writer, b".")
+        self._wake()
         self._thread.join(timeout=10)
         self._thread = None
         if self._nursery is not None:
@@ -101,12 +102,12 @@ class LocalBackend:
         self._news.close()
         with contextlib.suppress(OSError):
             os.unlink(self._state_dir / NEWS_SOCKET)
-        for fd in self._adopted:
-            os.close(fd)
-        self._adopted.clear()
-        self._epoll.close()
-        os.close(self._wake_reader)
-        os.close(self._wake_writer)
+        with self._lock:
+            for fd in (*self._adopted, self._wake_reader, self._wake_writer):
+                os.close(fd)
+            self._adopted.clear()
+            self._epoll.close()
+            self._wake_writer = -1
 
     # -- the protocol -----------------------------------------------------------------------------------------------
 
@@ -238,7 +239,7 @@ class LocalBackend:
         """Watch a supervisor that is no child of our forkserver: its end must be noticed all the same."""
         with self._lock:
             self._watched[run] = run_dir
-            if self._ours[run] > 0 or run in self._adopted.values() or not opened:
+            if self._closing or self._ours[run] > 0 or run in self._adopted.values() or not opened:
                 return
             pid = int(opened["pid"])
             with contextlib.suppress(OSError):
@@ -333,7 +334,13 @@ class LocalBackend:
 
     def _tell_later(self, seen: Observation) -> None:
         self._later.append(seen)
-        os.write(self._wake_writer, b".")
+        self._wake()
+
+    def _wake(self) -> None:
+        """The listening thread looks up.  A no-op once it is gone: its pipe's number may be another file's by then."""
+        with self._lock, contextlib.suppress(BlockingIOError):
+            if self._wake_writer >= 0:
+                os.write(self._wake_writer, b".")
 
     def _replace_nursery(self, dead: Nursery) -> None:
         """The forkserver died: start another, adopt its supervisors, ask again for what it had not begun."""
