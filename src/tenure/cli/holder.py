@@ -16,6 +16,9 @@ from tenure.settings import Settings
 __all__ = ["Holder", "Watch", "address", "holder"]
 
 
+LOOKS = 4  # the kernel hands its list over page by page: a lock that others end before may fall between two
+
+
 class Holder(NamedTuple):
     """`pid` is None where the kernel does not say who holds the lock."""
 
@@ -34,12 +37,13 @@ def holder(settings: Settings) -> Holder | None:
     except OSError:
         return None
     try:
-        with open("/proc/locks", encoding="ascii") as lines:
-            for line in lines:
-                pid = _flock_on(line, found)
-                if pid is not None:
-                    return Holder(pid or None)
-            return None
+        for _ in range(LOOKS):
+            with open("/proc/locks", encoding="ascii") as lines:
+                for line in lines:
+                    pid = _flock_on(line, found)
+                    if pid is not None:
+                        return Holder(pid or None)
+        return None
     except OSError:
         return _by_trying(settings)
 
