@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import stat
-import time
+import threading
 import urllib.error
 import urllib.request
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -102,11 +103,22 @@ def test_a_running_cell_is_not_idle_however_long(home: Home, work: Path) -> None
 
 
 def test_a_terminal_that_is_typed_in_is_not_idle(home: Home, work: Path) -> None:
-    about = start(home, work, "--idle", "1.5s")
-    for n in range(8):
-        state(work, kernels=RESTING, terminals=[{"name": "1", "last_activity": f"2026-11-29T00:00:0{n}Z"}])
-        time.sleep(0.25)  # somebody types
-    assert home.json("show", about["job_id"])["state"] == "running"
+    enough = threading.Event()
+
+    def types() -> None:
+        for n in count():
+            state(work, kernels=RESTING, terminals=[{"name": "1", "last_activity": f"key {n}"}])
+            if enough.wait(0.2):
+                return
+
+    somebody = threading.Thread(target=types)
+    somebody.start()
+    try:
+        about = start(home, work, "--idle", "1.5s")
+        assert home.tenure("wait", "--timeout", "3s", about["job_id"]).code == 124
+    finally:
+        enough.set()
+        somebody.join()
     assert home.until(about["job_id"], "ended")["outcome"] == "completed"
 
 

@@ -122,7 +122,10 @@ def _asked(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _watch(server: Server, idle_s: float) -> int:
-    """Until the server ends, or nobody has used it for that long."""
+    """Until the server ends, or nobody has used it for that long.
+
+    Nobody is stopped unwarned: where a look came late, the warning does, and the stop with the look after it.
+    """
     warning_s = min(LONGEST_WARNING_S, idle_s / 4)
     look_s = min(LONGEST_LOOK_S, idle_s / 20)
     idleness, warned = Idleness(server.process.pid), False
@@ -139,13 +142,13 @@ def _watch(server: Server, idle_s: float) -> int:
             warned = False
             continue
         left = idle_s - idleness.seconds
-        if left <= 0:
+        if left <= warning_s and not warned:
+            warned = True
+            _tell(f"stops in {_span(max(left, look_s))} unless it is used: kernels, terminals and card are idle")
+        elif left <= 0:
             _tell(f"stopped: kernels, terminals and card were idle for {_span(idle_s)}; the files stay where they are")
             server.stop()
             return 0
-        if left <= warning_s and not warned:
-            warned = True
-            _tell(f"stops in {_span(left)} unless it is used: kernels, terminals and card are idle")
 
 
 def _wait_until_ready(server: Server) -> bool:
