@@ -35,7 +35,7 @@ class Home:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         stdin: bytes = b"",
-        timeout: float = 30,
+        timeout: float = 60,
     ) -> Answer:
         done = subprocess.run(
             [str(TENURE), *words],
@@ -65,7 +65,7 @@ class Home:
             [str(TENURE), *words], env=self.env, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more
         )
 
-    def until(self, job: str, *states: str, timeout: float = 15) -> dict[str, Any]:
+    def until(self, job: str, *states: str, timeout: float = 20) -> dict[str, Any]:
         """The job once it is in one of these states."""
         return eventually(lambda: (shown := self.json("show", job))["state"] in states and shown, timeout=timeout)
 
@@ -91,7 +91,7 @@ class Answer:
         return self.raw_err.decode()
 
 
-def eventually(look: Callable[[], Any], *, timeout: float = 15) -> Any:
+def eventually(look: Callable[[], Any], *, timeout: float = 20) -> Any:
     """What `look` answers once that is true.  For what has no event to wait for: another process's view of the world."""
     deadline = time.monotonic() + timeout
     while not (found := look()):

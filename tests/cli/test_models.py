@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from .conftest import TENURE, Home
+from .conftest import TENURE, Home, eventually
 
 SERVER = [sys.executable, "-P", "-m", "tenure.testing.model_server", "--port", "{port}"]
 
@@ -81,6 +81,7 @@ def test_the_list_fits_eighty_columns_and_says_why(lab: Home) -> None:
     assert (first.code, first.out.startswith("assistant: ready (job ")) == (0, True)
     assert "assistant: queued" in first.err or "assistant: starting" in first.err
     lab.ok("models", "wake", "other")
+    eventually(lambda: any(row["blocked_by"] == ["assistant"] for row in lab.json("models")))
     seen = on_a_terminal(lab, "models", columns=80)
     assert max(len(line) for line in seen.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()) <= 80
     assert "(held by assistant)" in " ".join(seen.split())
@@ -105,8 +106,7 @@ def test_waiting_for_one_that_is_put_to_sleep_ends(lab: Home) -> None:
     waiting: list[Any] = []
     thread = threading.Thread(target=lambda: waiting.append(lab.tenure("model", "wake", "other", "--wait")))
     thread.start()
-    while "queued" not in lab.ok("models"):
-        time.sleep(0.05)
+    eventually(lambda: "queued" in lab.ok("models"))
     lab.ok("models", "sleep", "other")
     thread.join(20)
     assert (waiting[0].code, "other is not ready: asleep" in waiting[0].err) == (1, True)
@@ -136,8 +136,7 @@ def test_advice_is_a_table_two_curves_a_drawing_and_json(lab: Home, tmp_path: Pa
     for _ in range(3):
         lab.ok("models", "wake", "assistant", "--wait")
         lab.ok("models", "sleep", "assistant")
-        while any(row["state"] == "draining" for row in lab.json("models")):
-            time.sleep(0.05)
+        eventually(lambda: not any(row["state"] == "draining" for row in lab.json("models")))
     journal(lab, "assistant")
     before = lab.json("models")
     said = lab.ok(
