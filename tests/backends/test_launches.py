@@ -25,6 +25,7 @@ from tenure.domain.errors import LaunchError, Unavailable
 from tenure.domain.job import GangPolicy, LogSpec
 from tenure.domain.lifecycle import Outcome
 from tenure.sdk.record import read_record
+from tenure.testing.backend_contract import SETTLED
 
 from .local_rig import LocalRig, alive, eventually, lines
 
@@ -319,6 +320,9 @@ def test_a_refused_launch_holds_nothing(rig: LocalRig) -> None:
 def test_a_machine_without_another_process_refuses_and_recovers(rig: LocalRig) -> None:
     group = Path("/sys/fs/cgroup/pids") / f"tenure-test-{os.getpid()}"
     server = int(str(rig.backend.probe().details["forkserver_pid"]))
+    eventually(
+        lambda: Path(f"/proc/{server}/task/{server}/children").read_text()
+    )  # it says that it is ready before one is kept ready
     group.mkdir()
     try:
         (group / "cgroup.procs").write_text(str(server))
@@ -336,6 +340,37 @@ def test_a_machine_without_another_process_refuses_and_recovers(rig: LocalRig) -
         for attempt in (first, second):
             rig.end(attempt, 0)
             rig.news.wait(attempt.run_id, lambda seen: seen.outcome is Outcome.COMPLETED)
+    finally:
+        rig.close()
+        eventually(lambda: (group / "cgroup.procs").read_text() == "")
+        group.rmdir()
+        rig.open()
+
+
+def test_a_machine_that_never_had_another_process_does_not_end_what_starts_jobs(rig: LocalRig) -> None:
+    group = Path("/sys/fs/cgroup/pids") / f"tenure-test-first-{os.getpid()}"
+    group.mkdir()
+    try:
+        for _ in range(5):  # before or after its first supervisor is made ready: neither may cost it its life
+            rig.close()
+            rig.open()
+            server = int(str(rig.backend.probe().details["forkserver_pid"]))
+            (group / "cgroup.procs").write_text(str(server))
+            (group / "pids.max").write_text("1")
+            running = []
+            for _ in range(2):  # the one that was kept ready serves one at most
+                attempt = rig.attempt()
+                rig.backend.start(attempt)
+                seen = rig.news.wait(attempt.run_id, lambda seen: seen.state in (AttemptState.RUNNING, *SETTLED))
+                if seen.state is not AttemptState.RUNNING:
+                    break
+                running.append(attempt)
+            assert (seen.state, seen.reason) == (AttemptState.LAUNCH_FAILED, "OutOfProcesses")
+            assert rig.backend.probe().details["forkserver_pid"] == server
+            (group / "pids.max").write_text("max")
+            for attempt in running:
+                rig.end(attempt, 0)
+                rig.news.settled(attempt.run_id)
     finally:
         rig.close()
         eventually(lambda: (group / "cgroup.procs").read_text() == "")

@@ -80,7 +80,7 @@ class _Forkserver:
         gc.freeze()
         gc.disable()
         self._daemon.send(b'{"ready":true}')
-        self._hire()
+        self._keep_one_ready()
         with contextlib.suppress(ConnectionError):
             while self._step():
                 pass
@@ -104,11 +104,14 @@ class _Forkserver:
         if len(self._idle) > 1 and now >= self._idle_since + _IDLE_S:
             for worker in self._idle[1:]:
                 self._dismiss(worker)
+        self._keep_one_ready()
+        self._reap()
+        return True
+
+    def _keep_one_ready(self) -> None:
         if not self._idle:
             with contextlib.suppress(OSError):  # no process to be had: the next order will say so
                 self._hire()
-        self._reap()
-        return True
 
     def _timeout(self) -> float | None:
         moments = []
