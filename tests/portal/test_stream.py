@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import select
 import socket
 import threading
 import time
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,14 +115,13 @@ def test_a_filter_by_job_knows_an_arrays_tasks(door: Door) -> None:
 
 
 def test_the_end_of_a_job_is_seen_at_once(door: Door) -> None:
-    listening = Stream(door)
-    job = door.submit("true")
-    event = listening.until("JobEnded", job)[-1]
-    seen = time.time()
-    from datetime import datetime
-
+    """By news of it: the quickest of some, where the machine has a moment to spare."""
+    listening, late = Stream(door), []
+    for _ in range(5):
+        event = listening.until("JobEnded", door.submit("true"))[-1]
+        late.append(time.time() - datetime.fromisoformat(event["at"]).timestamp())
     listening.close()
-    assert seen - datetime.fromisoformat(event["at"]).timestamp() < 0.5
+    assert min(late) < 0.2, late
 
 
 def test_clients_that_read_nothing_harm_nobody(door: Door) -> None:
@@ -162,7 +163,9 @@ def test_one_that_takes_nothing_for_too_long_is_cut_off(door: Door, monkeypatch:
     connection = door.unix()
     connection.connect()
     connection.sock.sendall(b"GET /api/v1/events?after=0&watch=1 HTTP/1.1\r\nHost: x\r\n\r\n")
-    time.sleep(1.0)  # taking nothing is what is tested
+    cut = select.poll()
+    cut.register(connection.sock, select.POLLRDHUP)
+    assert cut.poll(20_000)  # without taking anything
     rest = b""
     with contextlib.suppress(ConnectionResetError):
         while piece := connection.sock.recv(1 << 20):
