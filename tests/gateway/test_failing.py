@@ -161,11 +161,11 @@ def test_workers_that_outlive_their_server_keep_its_share_until_they_are_ended(h
 
 
 def test_a_slow_sleeper_finishes_what_is_in_flight(home: Home, tmp_path: Path) -> None:
-    home.declare("small", "--chunk-delay", "0.2")
+    home.declare("small", "--chunk-delay", "0.2", stopTimeout="40s")
     home.reload()
     home.chat("small", chunks=1)
     connection = home.connect()
-    body = json.dumps({"model": "small", "stream": True, "chunks": 100, "until": str(tmp_path / "enough")})
+    body = json.dumps({"model": "small", "stream": True, "chunks": 500, "until": str(tmp_path / "enough")})
     connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
     answer = connection.getresponse()
     answer.readline()

@@ -26,7 +26,7 @@ import openai
 import psutil
 import pytest
 
-from .conftest import Answer, Home, alive, eventually, gateway_pid, lines
+from .conftest import PATIENCE_S, Answer, Home, alive, eventually, gateway_pid, lines
 
 PRICE = 7  # model tokens of one answer of the small server
 
@@ -371,7 +371,7 @@ def short(far: Far) -> Iterator[Home]:
             yield home
         finally:
             gateway.terminate()
-            gateway.wait(10)
+            gateway.wait(PATIENCE_S)
 
 
 def test_who_waits_as_long_as_told_is_answered(far: Far, short: Home) -> None:
