@@ -256,6 +256,7 @@ def _new_jobs(
         fingerprint=code,
         held=spec.suspended,
         reason="Suspended" if spec.suspended else "PendingEvaluation",
+        message=f"held; `tenure release {number}` lets it be considered" if spec.suspended else "",
         submitted_at=at,
         retry_of=retry_of,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from itertools import chain
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -43,9 +45,11 @@ def jobs(
         limit=LIMIT,
         cursor=cursor or None,
     )
+    flags = chain.from_iterable((f"--{key}", word) for key, word in chosen.items() if word)
     return page(
         request,
         "jobs.html",
+        command=shlex.join(["tenure", "ps", *(["-a"] if all else []), *flags]),
         jobs=listing["items"],
         following=urlencode(given | {"cursor": listing["next"]}) if listing["next"] else None,
         first=urlencode(given) if cursor else None,

@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 import tenure
+from tenure.control.clock import span as spelled
 from tenure.domain.amounts import format_quantity
 from tenure.domain.errors import HouseFault, NotFound
 from tenure.domain.events import EventKind
@@ -123,9 +124,7 @@ def span(start: str | None, end: str | None = None) -> str:
 
 def lasts(seconds: float) -> str:
     """A length of time as it was asked for: `30s`, `45m`, `2h`, `2h30m`."""
-    whole = int(seconds)
-    parts = ((whole // 3600, "h"), (whole % 3600 // 60, "m"), (whole % 60, "s"))
-    return "".join(f"{n}{unit}" for n, unit in parts if n) or "0s"
+    return spelled(int(seconds * 1e6))
 
 
 def amount(value: Any, resource: str = "tenure.dev/gpu-memory") -> str:
