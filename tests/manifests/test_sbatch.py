@@ -178,6 +178,10 @@ def test_options(line: str, field: str, value: object):
         ("A=1,B", Export(all=False, names=("B",)), {"A": "1"}),
         ("ALL,A=1=2", Export(), {"A": "1=2"}),
         ("A=", Export(all=False), {"A": ""}),
+        ("A=1,,B,", Export(all=False, names=("B",)), {"A": "1"}),
+        ("\"ALL,A='1,2',B=3\"", Export(), {"A": "'1,2'", "B": "3"}),
+        ("\"ALL,'A=1,2',B=3\"", Export(), {"A": "1,2", "B": "3"}),
+        ('"A=it\'s,B=2"', Export(all=False), {"A": "it's", "B": "2"}),
     ],
 )
 def test_export(line: str, export: Export, env: dict[str, str]):

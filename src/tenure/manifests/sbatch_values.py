@@ -119,10 +119,23 @@ def parse_dependency(text: str) -> tuple[tuple[Dependency, ...], tuple[str, ...]
     return tuple(found), tuple(notes)
 
 
+_EXPORTS = re.compile(r"""((?:'[^']*'|"[^"]*"|[^,])*)(?:,|\Z)""")
+
+
+def _bare(part: str) -> str:
+    """Without the quotes that are around all of it."""
+    return part[1:-1] if re.fullmatch(r"""'[^']*'|"[^"]*\"""", part) else part
+
+
 def parse_export(text: str) -> tuple[Export, Mapping[str, str]]:
-    """`ALL`, `NONE`, names, and NAME=VALUE, separated by commas: what is taken along, and what is set."""
+    """`ALL`, `NONE`, names, and NAME=VALUE, separated by commas: what is taken along, and what is set.
+
+    As Slurm reads it: a comma within quotes separates nothing, and the quotes stay in the value unless they are around
+    the whole of NAME=VALUE.
+    """
     everything, names, values = False, [], {}
-    for part in text.split(","):
+    parts = [part for part in _EXPORTS.findall(text) if part]
+    for part in (_bare(part) for part in parts or [""]):
         name, equals, value = part.partition("=")
         if part.upper() == "ALL":
             everything = True
