@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
+import subprocess
+from pathlib import Path
 from typing import Any
 
-from .conftest import Home, eventually, is_alive
+import pytest
+
+from .conftest import TENURE, Home, eventually, is_alive
 
 SLEEP = ("--shares", "1", "--gpu-memory", "1Gi", "--grace", "2s", "--", "sleep", "60")
 
@@ -107,3 +112,20 @@ def test_a_claim_that_waits_is_withdrawn_with_its_command(home: Home) -> None:
     waiting.communicate()
     assert window(home, id)["reason"] == "Released"
     home.ok("window", "release", held)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_before_the_platform_has_answered_is_no_bug(tmp_path: Path, number: signal.Signals) -> None:
+    """What was claimed all the same is answered for by nobody, and lapses."""
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        env = Home(tmp_path).env | {"TENURE_URL": f"http://127.0.0.1:{deaf.getsockname()[1]}"}
+        words = [str(TENURE), "window", "claim", "--for", "1h"]
+        claim = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        connection, _ = deaf.accept()
+        with connection:
+            asked = b""
+            while b"lease_s" not in asked:
+                asked += connection.recv(65536)
+            claim.send_signal(number)
+            out, err = claim.communicate(timeout=20)
+    assert (claim.returncode, out, err) == (128 + number, "", "")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from .call import Call
 from .follow import patiently
 from .grammar import Option, Usage, Verb, nearest
-from .render import emit, note, plain, table
+from .render import emit, moment, note, plain, span, table
 
 VERB = Verb(
     usage="window claim [flags] | release [ID] | ls",
@@ -39,7 +39,8 @@ VERB = Verb(
 )
 
 WORDS = ("claim", "release", "ls")
-LEASE_S = 20.0
+STOPS = (signal.SIGINT, signal.SIGTERM)
+LEASE_S = 20.0  # so long a claim lasts that nobody answers for
 LOOK_S = 0.2
 RENEW_S = 4.0
 
@@ -70,28 +71,27 @@ def _claim(call: Call) -> int:
     for key in ("for", "begin", "card"):
         if parsed.text(key) is not None:
             body[key] = parsed.text(key)
-    stays = parsed.on("wait") or parsed.on("stay")
-    if stays:
-        body["lease_s"] = LEASE_S
-    if "begin" in body and not stays:
+    if "begin" in body and not parsed.on("wait") and not parsed.on("stay"):
         return _tell(call, call.client.post("/windows", body))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
-    window = call.client.post("/windows", body)
+    window: Any = None
     try:
+        for number in STOPS:
+            signal.signal(number, _stop)
+        window = call.client.post("/windows", body | {"lease_s": LEASE_S})
         window = _until_open(call, window)
         if window["state"] == "ended":
             print(f"tenure window: {window['id']}: {plain(window['message'])}", file=sys.stderr)
             return 1
         if not parsed.on("stay"):
-            if stays:
-                window = _renew(call, window["id"], keep=True)
-            return _tell(call, window)
+            return _tell(call, _renew(call, window["id"], keep=True))
         _tell(call, window)
         return _stay(call, window)
     except _Stopped as stopped:
-        patiently(lambda: call.client.post(_path(window["id"], ":release")), bound_s=5)
-        return 0 if window["state"] == "active" and parsed.on("stay") else 128 + stopped.number
+        for number in STOPS:
+            signal.signal(number, signal.SIG_IGN)
+        if window is not None:  # one that was claimed and never answered for lapses by itself
+            patiently(lambda: call.client.post(_path(window["id"], ":release")), bound_s=5)
+        return 0 if window and window["state"] == "active" and parsed.on("stay") else 128 + stopped.number
 
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
@@ -168,8 +168,6 @@ def _row(window: dict[str, Any]) -> list[object]:
 
 def _left(window: dict[str, Any]) -> str:
     from datetime import UTC, datetime
-
-    from .render import moment, span
 
     end = moment(window["ends_at"])
     return span((end - datetime.now(UTC)).total_seconds() if end else window["length_s"])
