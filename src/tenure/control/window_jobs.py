@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Idle", "Obstacle", "Obstacles", "on_card"]
 
 PATIENCE_US = 10_000_000  # for which an open window waits for its job to start
+_NONE: frozenset[CardId] = frozenset()
 REST_US = 60_000_000  # after one that was not used, before the next is opened
 
 
@@ -49,6 +50,7 @@ class Obstacles:
     def __init__(self, conductor: Conductor) -> None:
         self._conductor = conductor
         self._known: dict[tuple[int, int, CardId], Obstacle | None] = {}
+        self._there: dict[CardId, list[Live]] | None = None
 
     def of(self, live: Live, card: Card) -> Obstacle | None:
         """None: it would start, if those left the card whom its window asks to leave or waits for."""
@@ -83,7 +85,7 @@ class Obstacles:
             reason = PendingReason.TOPOLOGY_PLACEMENT_FAILED
             return Obstacle(reason=reason, message=message, blockers=(blocker,), stays=tuple(stays))
         rule, others = Rule(conductor.engine.policy), frozenset(one.id for one in conductor.cards) - {card.id}
-        there = (one for one in on_card(conductor, card.id) if one is not live)
+        there = [one for one in self._on(card.id) if one is not live]
         gone = [one for one in there if live.spec.including_resident or not rule.resident(one)]
         ends = [one for one in gone if rule.spared(one) or one.state is JobState.CANCELLING]
         found = conductor.engine.obstacle(
@@ -102,9 +104,18 @@ class Obstacles:
         if live.spec.including_resident:
             return []
         rule = Rule(self._conductor.engine.policy)
-        there = on_card(self._conductor, card.id)
+        there = self._on(card.id)
         stays = [one for one in there if one is not live and rule.resident(one) and one.priority >= live.priority]
         return [] if _has_room(card, live, stays) else stays
+
+    def _on(self, card: CardId) -> list[Live]:
+        """Who is on each card is found once: thousands may wait in line."""
+        if self._there is None:
+            self._there = {one.id: [] for one in self._conductor.cards}
+            for live in self._conductor.live.values():
+                for one in _cards_of(live) & self._there.keys():
+                    self._there[one].append(live)
+        return self._there[card]
 
 
 class Idle:
@@ -150,10 +161,13 @@ class Idle:
 
 def on_card(conductor: Conductor, card: CardId) -> Iterator[Live]:
     """Whoever has a place there, also on the way out."""
-    for live in conductor.live.values():
-        places = live.admission.placements if live.admission is not None and live.state in HOLDS_QUOTA else ()
-        if any(place.card == card for place in places):
-            yield live
+    return (live for live in conductor.live.values() if card in _cards_of(live))
+
+
+def _cards_of(live: Live) -> frozenset[CardId]:
+    if live.admission is None or live.state not in HOLDS_QUOTA:
+        return _NONE
+    return frozenset(place.card for place in live.admission.placements)
 
 
 def _is_on_its_way(conductor: Conductor, live: Live) -> bool:
