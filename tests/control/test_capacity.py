@@ -151,6 +151,16 @@ def test_readings_are_kept_in_files_of_bounded_size(tmp_path: Path, monkeypatch:
     assert next(iter(log.read(since=Instant(300)))).memory_used == 300
 
 
+def test_however_often_somebody_reads_a_line_is_kept_now_and_then(tmp_path: Path, monkeypatch: Any) -> None:
+    log = SampleLog(tmp_path / "telemetry")
+    for at in (1, 2):
+        log.saw([sample(at, utilization=50)])
+    assert [reading.at for reading in log.read(since=Instant(0))] == [1]
+    monkeypatch.setattr(samples, "SAMPLE_S", 0.0)
+    (tmp_path / "a file").touch()
+    SampleLog(tmp_path / "a file").saw([sample(3, utilization=50)])  # nobody who reads is held up by it
+
+
 def test_a_line_is_what_the_page_says(tmp_path: Path) -> None:
     SampleLog(tmp_path).write([sample(7, utilization=50, memory_used=1024)])
     assert json.loads((tmp_path / "cards.jsonl").read_text()) == {"at": 7, "card": "c", "util": 50, "mem": 1024}

@@ -202,7 +202,7 @@ def test_a_stop_that_could_not_be_written_down_is_asked_for_again(house: House):
     for job in jobs:
         house.wait(job, "running")
     with house.refusing(f"UPDATE ON jobs WHEN NEW.id = '{jobs[1]}' AND NEW.state = 'evicting'"):
-        house.platform.conductor.drain(by="a test")
+        house.platform.conductor.drain()
         house.until("the loop has failed", lambda: house.platform.conductor.faults > 0)
     assert house.platform.conductor.empty.wait(20), "the platform would never go down"
     assert [house.show(job)["state"] for job in jobs] == ["queued", "queued"]

@@ -127,14 +127,14 @@ def test_what_is_not_open_any_more_is_not_remembered(house: House, study: list[s
         by_hand.wait()
     directory = house.home / "runs" / run
     house.until("the reaper gives it up", lambda: read_record(directory).outcome == "failed")
-    sweeper = house.platform._sweeper
+    sweeper = house.platform.rounds._sweeper
     house.until("nothing is looked at every second any more", lambda: sweeper.rests)
     shutil.rmtree(directory)
     names = [name for name, kept in vars(sweeper).items() if isinstance(kept, dict | set)]
     assert names, "this looks at the wrong thing"
 
     def kept() -> list[str]:
-        house.platform.look_soon()
+        house.platform.rounds.look_soon()
         return [name for name in names if vars(sweeper)[name]]
 
     house.until("nothing is left", lambda: not kept())

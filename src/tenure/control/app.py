@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
 from tenure.domain.attempt import Backend
 from tenure.domain.errors import InvalidRequest, Problem, Unavailable
 from tenure.domain.events import Event, EventKind
-from tenure.domain.ids import CardId, JobId, RunId, WorkloadKey
+from tenure.domain.ids import CardId, JobId, WorkloadKey
 from tenure.domain.lifecycle import HOLDS_QUOTA
 from tenure.domain.plan import Pend
 from tenure.domain.workload import Card
@@ -23,7 +21,7 @@ from tenure.telemetry.monitor import CardMonitor, CardSample, XidEvent
 from tenure.telemetry.owners import Attribution, Owners, attribute
 
 from . import cards as card_finding
-from . import policies, vigil
+from . import policies
 from .checks import CARD_HEALTHY, card_healthy
 from .clock import Clock, wire
 from .conductor import Conductor
@@ -33,19 +31,14 @@ from .models import Models
 from .news import News
 from .policies import HeldPolicy
 from .pool import Pool
+from .rounds import Rounds
 from .samples import SampleLog
 from .specs import SpecStore
 from .watch import CardWatch
 
 __all__ = ["Platform"]
 
-log = logging.getLogger(__name__)
-
-SWEEP_S = 1.0
 LONGEST_HOME = 400  # bytes; SQLite's own limit is 512 with its file's name and suffixes
-REST_S = 10.0  # the same, where no run is open and nothing happens
-SAMPLE_S = 10.0  # between two readings of the cards that are kept
-FORGET_S = 3600.0
 
 
 class Platform:
@@ -82,7 +75,7 @@ class Platform:
             base_env=settings.base_env,
             card_note=found.source,
         )
-        self._sweeper = Sweeper(ledger=ledger, runs_dir=settings.runs_dir, clock=clock)
+        sweeper = Sweeper(ledger=ledger, runs_dir=settings.runs_dir, clock=clock)
         self.conductor = Conductor(
             ledger=ledger,
             engine=self._fresh_engine(),
@@ -91,17 +84,16 @@ class Platform:
             news=self.news,
             specs=self.specs,
             driver=driver,
-            sweeper=self._sweeper,
+            sweeper=sweeper,
             pool=self.pool,
             controllers={CARD_HEALTHY: card_healthy(self.watch.reading)},
             look_at_cards=self.monitor.memory,
             measured=[card.id for card in found.found if card.measured],
         )
+        self.rounds = Rounds(self.conductor, sweeper)
         self.models = Models(self)
         driver.before_stop = self.models.before_stop
         self._samples = SampleLog(settings.home / "telemetry")
-        self._sweeping, self._stir = threading.Event(), threading.Event()
-        self._sweep_thread: threading.Thread | None = None
         self._on_stop: list[Callable[[bool], None]] = []
         self.going_down = False  # doors still answer, and what comes now is for the next start
         ledger.listen(self.news.publish)
@@ -151,9 +143,7 @@ class Platform:
             self.monitor.listen(self._heard_xid)
         self.watch.start()
         self.models.start()
-        self.news.subscribe(lambda _: self._stir.set())
-        self._sweep_thread = threading.Thread(target=self._sweep, name="sweep", daemon=True)
-        self._sweep_thread.start()
+        self.rounds.start(self.news)
 
     def stop(self, *, keep_jobs: bool = False, patience_s: float = 600.0) -> None:
         """`drain`, unless the jobs stay, and then `close`."""
@@ -171,23 +161,23 @@ class Platform:
         self.going_down = True
         if not self.conductor.is_running:
             return
-        self.conductor.drain(by="tenure down")
+        self.conductor.drain()
         if not self.conductor.empty.wait(patience_s):
-            left = sorted(x.id for x in self.conductor.live.values() if x.state in HOLDS_QUOTA)
+            with self.conductor.lock:
+                left = sorted(x.id for x in self.conductor.live.values() if x.state in HOLDS_QUOTA)
             raise Unavailable(f"still there after {patience_s:.0f} s: job {', '.join(left)}", code="JobsRemain")
 
     def close(self, *, jobs_go_on: bool = False) -> None:
         """End the loops and let go of everything; supervisors are not touched.  Doors must be shut before."""
         self.models.close()
-        self._sweeping.set()
-        self._stir.set()
-        if self._sweep_thread is not None:
-            self._sweep_thread.join(timeout=10)
+        self.rounds.close()
         self.conductor.stop()
-        self._say(EventKind.DAEMON_STOPPED, "platform stopped" + (", jobs go on" if jobs_go_on else ""))
-        self.watch.close()
-        self.monitor.close()
-        self.ledger.close()
+        try:
+            self._say(EventKind.DAEMON_STOPPED, "platform stopped" + (", jobs go on" if jobs_go_on else ""))
+        finally:
+            self.watch.close()
+            self.monitor.close()
+            self.ledger.close()
 
     def on_stop(self, callback: Callable[[bool], None]) -> None:
         """Who runs the platform hears here that a door asked it to stop; the argument is `keep_jobs`."""
@@ -252,6 +242,7 @@ class Platform:
     def _look_at_cards(self) -> list[CardSample]:
         samples = self.monitor.sample()
         self.conductor.vacating.saw(samples)
+        self._samples.saw(samples)
         return samples
 
     def _cards_looked_at(self) -> None:
@@ -264,40 +255,6 @@ class Platform:
         data = {"xid": int(xid)} if xid.isdigit() else {}
         if self.pool.take_out(cordon, message=f"card {card} has failed and left the pool: {why}", data=data):
             self.cards_changed()
-
-    def _sweep(self) -> None:
-        """Runs are read and the quiet ones reaped; a fault of one look does not end the looking.
-
-        Where no run is open only one without a job could come, and it is looked for less often: each look wakes a core
-        of a machine at rest.
-        """
-        pause, sampled, forgot = SWEEP_S, -SAMPLE_S, -FORGET_S
-        while not self._sweeping.wait(pause):
-            pause, now = SWEEP_S, time.monotonic()
-            self._stir.clear()
-            try:
-                if now - forgot >= FORGET_S:
-                    forgot = now
-                    self._sweeper.forget_answers()
-                if now - sampled >= SAMPLE_S and self.found.source == "measured":
-                    sampled = now
-                    self._samples.write(self.monitor.sample())
-                with self.conductor.lock:
-                    live = {
-                        RunId(x.current_run): (x.id, x.spec.project)
-                        for x in self.conductor.live.values()
-                        if x.state in HOLDS_QUOTA
-                    }
-                self._sweeper.sweep(live)
-                vigil.look(self.conductor)
-                if self._sweeper.rests and not self.conductor.live:
-                    pause = SWEEP_S if self._stir.wait(REST_S) else 0.0
-            except Exception:
-                log.exception("a look at the runs failed; the next one follows")
-
-    def look_soon(self) -> None:
-        """Somebody wants to know of runs: one that no job owns may have come."""
-        self._stir.set()
 
     def __repr__(self) -> str:
         return f"<Platform {self.settings.home} since {wire(self.started_at)}>"

@@ -125,10 +125,10 @@ class Conductor:
     def changed(self, job: JobId, stop: Stop | None = None) -> None:
         self._inbox.put(Changed(job, stop))
 
-    def drain(self, by: str) -> None:
+    def drain(self) -> None:
         """Admit nothing more and ask everything to leave; `empty` is set when it has."""
         self.draining = True  # here, so that a step which fails before it hears of it does not lose it
-        self._inbox.put(Drain(by))
+        self._inbox.put(Drain())
 
     def look_at(self, live: Live) -> None:
         """Ask the backend for the truth about one attempt, as news of its own."""

@@ -43,8 +43,6 @@ class NothingThere:
 class Drain:
     """The platform is going down: everything that holds quota is asked to leave."""
 
-    by: str
-
 
 @dataclass(frozen=True, slots=True)
 class PolicyChanged:

@@ -6,7 +6,9 @@ It is read back for the capacity report alone.  A result never comes from here.
 from __future__ import annotations
 
 import json
+import logging
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,10 @@ from tenure.telemetry.monitor import CardSample
 
 __all__ = ["Reading", "SampleLog"]
 
+log = logging.getLogger(__name__)
+
 NAME = "cards.jsonl"
+SAMPLE_S = 10.0  # between two lines
 FULL = 8 << 20  # bytes of one file: about nine days of one card, at one line every ten seconds
 KEPT = 8  # full files; with them, the newest
 
@@ -36,6 +41,18 @@ class SampleLog:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._written_at = -SAMPLE_S
+
+    def saw(self, samples: Sequence[CardSample]) -> None:
+        """What somebody has read, however often: written every ten seconds.  Never raises."""
+        now = time.monotonic()
+        if now - self._written_at < SAMPLE_S:
+            return
+        self._written_at = now
+        try:
+            self.write(samples)
+        except OSError as error:
+            log.warning("what the cards were measured at cannot be kept: %s", error)
 
     def write(self, samples: Sequence[CardSample]) -> None:
         """One line each, in one write; what was not measured is not written.  Raises OSError."""

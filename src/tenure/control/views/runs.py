@@ -29,7 +29,7 @@ def runs(
     cursor: str | None = None,
 ) -> dict[str, Any]:
     """Newest first, a page at a time.  Asking for them has those looked for that no job owns."""
-    platform.look_soon()
+    platform.rounds.look_soon()
     try:
         wanted = Outcome(outcome) if outcome else None
     except ValueError:
