@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tenure.domain.explanation import CardHold, CardUsage, QueueUsage
 
+from .queues import Queue
 from .quota import Node
-from .world import Queue, World
+from .world import World
 
 __all__ = ["card_usage", "queue_usage"]
 

@@ -15,9 +15,10 @@ from .entries import Entry
 from .flavors import Mode
 from .items import Item
 from .preemption import Oracle
+from .queues import Queue
 from .quota import Usage
 from .verdicts import judge
-from .world import Queue, World
+from .world import World
 
 __all__ = ["Claim", "Claims"]
 

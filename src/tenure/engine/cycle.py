@@ -23,10 +23,11 @@ from .matching import matches_selector
 from .nomination import nominate, place_requests
 from .order import in_order
 from .preemption import Oracle
+from .queues import Queue
 from .quota import Usage
 from .spelling import spell_instant
 from .victims import Target
-from .world import Queue, World
+from .world import World
 
 __all__ = ["Cycle", "admission_of"]
 

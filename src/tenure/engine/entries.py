@@ -10,8 +10,8 @@ from tenure.domain.workload import Placement
 
 from .flavors import Assignment
 from .items import Item, Scan
+from .queues import Queue
 from .victims import Target
-from .world import Queue
 
 __all__ = ["Entry", "Requeue"]
 

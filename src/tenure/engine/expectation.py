@@ -25,8 +25,9 @@ from .engine import Engine, EngineOptions, Reservation
 from .items import Item
 from .lives import Arrival, Life, Replay, ReplayOptions, Standing
 from .nomination import eligible_places
+from .queues import Queue
 from .replay import replay
-from .world import Queue, World
+from .world import World
 
 __all__ = ["Expectation", "Lasting", "Situation", "expect", "quantile", "situation"]
 

@@ -18,10 +18,11 @@ from .forms import GroupDemand, PodDemand, effective_requests, whole_card_amount
 from .items import Item
 from .matching import matches_selector
 from .nomination import eligible_places, place_requests
+from .queues import Queue
 from .rights import Rights
 from .spelling import spell, spell_instant
 from .victims import Target, may_take
-from .world import Queue, World
+from .world import World
 
 __all__ = ["blockers"]
 

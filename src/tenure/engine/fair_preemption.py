@@ -12,10 +12,11 @@ from tenure.domain.reasons import PreemptionReason
 
 from .items import Item
 from .preemption import Attempt, PlaceCheck
+from .queues import Queue
 from .quota import Node, Usage
 from .shares import NO_SHARE, Share, compare, share_of
 from .victims import Target, may_take, order_key, surplus
-from .world import Queue, World
+from .world import World
 
 __all__ = ["FairPreemption"]
 

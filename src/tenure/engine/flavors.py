@@ -16,9 +16,10 @@ from tenure.domain.reasons import PendingReason
 from .forms import Demand, GroupDemand, PodDemand, whole_card_amount
 from .items import Item, Scan
 from .preemption import Oracle
+from .queues import Queue
 from .quota import Usage
 from .spelling import spell
-from .world import Queue, World
+from .world import World
 
 __all__ = ["Assignment", "Mode", "PodAssignment", "assign"]
 

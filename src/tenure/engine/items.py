@@ -16,8 +16,7 @@ from .forms import Form
 from .quota import Usage
 
 if TYPE_CHECKING:
-    from .queues import Pile
-    from .world import Queue
+    from .queues import Pile, Queue
 
 __all__ = ["Item", "Rank", "Scan"]
 

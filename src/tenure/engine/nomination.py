@@ -10,8 +10,9 @@ from .cards import NoPlace, PlaceRequest
 from .flavors import Assignment, Mode, assign
 from .items import Item, Scan
 from .preemption import Oracle
+from .queues import Queue
 from .victims import Target
-from .world import Queue, World
+from .world import World
 
 __all__ = ["eligible_places", "nominate", "place_requests"]
 

@@ -15,9 +15,10 @@ from tenure.domain.policy import BorrowPolicy, PreemptionPolicy
 from tenure.domain.reasons import PreemptionReason
 
 from .items import Item
+from .queues import Queue
 from .quota import Node, Usage
 from .victims import Target, may_take, order_key, shrink_to, surplus
-from .world import Queue, World
+from .world import World
 
 __all__ = ["Attempt", "ClassicalPreemption", "Oracle", "PlaceCheck"]
 

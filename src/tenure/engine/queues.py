@@ -1,4 +1,4 @@
-"""What waits in one cluster queue, and in which order it is looked at.
+"""A cluster queue at work: what waits in it, and in which order that is looked at.
 
 A workload is in exactly one place: the heap, the parked set, or (backing off, of a foreign namespace) set apart.
 Workloads of equal form lie in one bucket, so that parking a form and moving everything back cost the number of forms,
@@ -8,15 +8,19 @@ not the number of workloads.  Order: the sticky one, higher priority, older, sma
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import attrgetter
 
+from tenure.domain.ids import WorkloadKey
 from tenure.domain.plan import Pend
+from tenure.domain.policy import BorrowPolicy, ClusterQueue, PreemptionPolicy, QueueingStrategy
+from tenure.domain.reasons import PendingReason
 
 from .forms import Form
 from .items import Item
+from .quota import Node, Pair
 
-__all__ = ["PendingQueue", "Pile"]
+__all__ = ["PendingQueue", "Pile", "Queue"]
 
 _RANK = attrgetter("rank")
 
@@ -235,3 +239,35 @@ class PendingQueue:
             return 0
         rank = item.rank
         return sum(1 for other in self.items() if other is self.sticky or other.rank < rank)
+
+
+class Queue:
+    """A cluster queue at work.  `barrier` says in Kueue's words why it takes nobody, or is None."""
+
+    __slots__ = (
+        "barrier", "generation", "holders", "index", "node", "pending", "preempts", "reclaims", "spec", "while_borrowing",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        spec: ClusterQueue,
+        node: Node,
+        index: Mapping[Pair, int],
+        barrier: tuple[PendingReason, str] | None,
+        *,
+        fair: bool,
+    ) -> None:
+        self.spec = spec
+        self.node = node
+        self.index = index
+        self.barrier = barrier
+        self.pending = PendingQueue(strict=spec.queueing_strategy is QueueingStrategy.STRICT_FIFO)
+        self.holders: dict[WorkloadKey, Item] = {}
+        self.generation = 0
+        self.reclaims = spec.preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER
+        self.preempts = spec.preemption.within_cluster_queue is not PreemptionPolicy.NEVER or (
+            self.reclaims and node.parent is not None
+        )
+        self.while_borrowing = spec.preemption.borrow_within_cohort.policy is not BorrowPolicy.NEVER or (
+            fair and self.reclaims
+        )

@@ -15,8 +15,9 @@ from tenure.domain.policy import LabelSelector, PreemptionPolicy
 from tenure.domain.reasons import PendingReason
 
 from .forms import Form, PodDemand, whole_card_amount
+from .queues import Queue
 from .quota import Node
-from .world import Queue, World
+from .world import World
 
 __all__ = ["Sieve"]
 

@@ -13,8 +13,9 @@ from .forms import Form
 from .items import Item
 from .nomination import nominate
 from .preemption import Oracle
+from .queues import Queue
 from .victims import Target
-from .world import Queue, World
+from .world import World
 
 __all__ = ["Verdicts", "judge"]
 

@@ -10,8 +10,8 @@ from tenure.domain.reasons import PreemptionReason
 from tenure.domain.workload import Placement
 
 from .items import Item
+from .queues import Queue
 from .quota import Usage
-from .world import Queue
 
 __all__ = ["Target", "may_take", "order_key", "shrink_to", "surplus"]
 

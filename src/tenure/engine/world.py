@@ -10,58 +10,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tenure.domain.ids import Instant, WorkloadKey
 from tenure.domain.plan import Pend
-from tenure.domain.policy import (
-    BorrowPolicy,
-    ClusterQueue,
-    Policy,
-    PreemptionPolicy,
-    QueueingStrategy,
-    ShareStrategy,
-    StopPolicy,
-)  # fmt: skip
+from tenure.domain.policy import ClusterQueue, Policy, ShareStrategy, StopPolicy
 from tenure.domain.reasons import EvictionReason, PendingReason
 from tenure.domain.workload import Admission, Workload
 
 from .cards import Cards
 from .forms import Demand, Forms
 from .items import Item
-from .queues import PendingQueue
-from .quota import Node, Pair, Tree
+from .queues import Queue
+from .quota import Pair, Tree
 from .rights import Rights
 
-__all__ = ["Queue", "World"]
-
-
-class Queue:
-    """A cluster queue at work.  `barrier` says in Kueue's words why it takes nobody, or is None."""
-
-    __slots__ = (
-        "barrier", "generation", "holders", "index", "node", "pending", "preempts", "reclaims", "spec", "while_borrowing",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        spec: ClusterQueue,
-        node: Node,
-        index: Mapping[Pair, int],
-        barrier: tuple[PendingReason, str] | None,
-        *,
-        fair: bool,
-    ) -> None:
-        self.spec = spec
-        self.node = node
-        self.index = index
-        self.barrier = barrier
-        self.pending = PendingQueue(strict=spec.queueing_strategy is QueueingStrategy.STRICT_FIFO)
-        self.holders: dict[WorkloadKey, Item] = {}
-        self.generation = 0
-        self.reclaims = spec.preemption.reclaim_within_cohort is not PreemptionPolicy.NEVER
-        self.preempts = spec.preemption.within_cluster_queue is not PreemptionPolicy.NEVER or (
-            self.reclaims and node.parent is not None
-        )
-        self.while_borrowing = spec.preemption.borrow_within_cohort.policy is not BorrowPolicy.NEVER or (
-            fair and self.reclaims
-        )
+__all__ = ["World"]
 
 
 class World:
