@@ -136,7 +136,7 @@ def test_an_end_is_heard_at_once(rig: LocalRig) -> None:
         rig.end(attempt, 0)
         rig.news.settled(attempt.run_id)
         took.append(time.monotonic() - began)
-    assert min(took) < 0.1, took
+    assert min(took) < 0.5, took
 
 
 def test_a_stop_is_marked_once_however_often_it_is_asked(rig: LocalRig) -> None:

@@ -84,7 +84,7 @@ class Prometheus:
 
     def __init__(self, folder: Path, daemon: Daemon) -> None:
         config = yaml.safe_load((DEPLOY / "prometheus.yaml").read_text())
-        config["global"] = {"scrape_interval": "250ms", "scrape_timeout": "250ms", "evaluation_interval": "250ms"}
+        config["global"] = {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"}
         (scraped,) = config["scrape_configs"]
         scraped["authorization"]["credentials_file"] = str(daemon.home / "tokens" / "operator")
         scraped["static_configs"] = [{"targets": [f"127.0.0.1:{daemon.port}"]}]

@@ -121,7 +121,7 @@ def test_the_end_of_a_job_is_seen_at_once(door: Door) -> None:
         event = listening.until("JobEnded", door.submit("true"))[-1]
         late.append(time.time() - datetime.fromisoformat(event["at"]).timestamp())
     listening.close()
-    assert min(late) < 0.2, late
+    assert min(late) < 1, late
 
 
 def test_clients_that_read_nothing_harm_nobody(door: Door) -> None:
