@@ -11,20 +11,20 @@ import os
 import shutil
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from .checkpoints import Checkpoint, Checkpoints, Content, write_whole
+from .ending import ending
 from .environment import environment
 from .fingerprint import fingerprint, hash_file, imported_files
 from .heartbeat import Heartbeat
 from .lines import encode
 from .place import OWNER, PARENT, Place, find_place, own_identity
-from .record import RecordWriter, read_record, stop_outcome
-from .stopping import Interrupted, StopSignals
+from .record import RecordWriter
+from .stopping import StopSignals
 
 __all__ = ["Run", "current_run"]
 
@@ -274,58 +274,19 @@ class Run:
         )  # fmt: skip
 
     def _close(self, problem: BaseException | None) -> None:
-        words = self._ending(problem)
-        outcome = words.pop("outcome")
-        self.outcome = outcome = str(outcome)
-        code = words.get("exit_code")
-        self.exit_code = code if isinstance(code, int) else 0
+        end = ending(problem, self._stop, directory=self.directory, platform=self._place.platform)
+        self.outcome, self.exit_code = end.outcome, end.exit_code
         if self._lost:
             self._tolerant(lambda: self._writer.line("lost", lines=self._lost))
         if self._place.rank:
-            self._writer.line("member", rank=self._place.rank, outcome=outcome, **words)
+            self._writer.line("member", rank=self._place.rank, outcome=end.outcome, **end.words())
             self.closed_itself = True
             return
         self._tolerant(lambda: self._writer.code(imported_files()))
-        self._writer.closed(outcome, rank=self._place.rank, **words)  # type: ignore[arg-type]
+        self._writer.closed(end.outcome, rank=self._place.rank, **end.words())  # type: ignore[arg-type]
         self.closed_itself = True
-        if outcome == "completed":
+        if end.outcome == "completed":
             self._writer.sync()  # a result that was announced survives a power loss
-
-    def _ending(self, problem: BaseException | None) -> dict[str, object]:
-        stop = self._stop
-        told = stop.signum is not None and (stop.seen or isinstance(problem, SystemExit | KeyboardInterrupt))
-        if isinstance(problem, Interrupted | KeyboardInterrupt) or (told and not isinstance(problem, Exception)):
-            return self._stopped(problem)
-        if isinstance(problem, SystemExit):
-            code = problem.code
-            if code in (None, 0):
-                return {"outcome": "completed", "exit_code": 0}
-            number = code if isinstance(code, int) else 1
-            if number in (130, 143) and read_record(self.directory, metrics=False).stops:
-                return self._stopped(problem)  # by a handler of the study's own
-            message = f"the study called sys.exit({code!r})"
-            return {"outcome": "failed", "exit_code": number & 0xFF, "reason": "SystemExit", "message": message}
-        if problem is None:
-            return {"outcome": "completed", "exit_code": 0}
-        text = "".join(traceback.format_exception(problem))
-        said = "".join(traceback.format_exception_only(problem)).strip()
-        return {
-            "outcome": "failed", "exit_code": 1, "reason": type(problem).__name__, "message": said,
-            "traceback": text[-16_384:],
-        }  # fmt: skip
-
-    def _stopped(self, problem: BaseException | None) -> dict[str, object]:
-        interrupt = isinstance(problem, KeyboardInterrupt)
-        signum = self._stop.signum or (2 if interrupt else 15)
-        record = read_record(self.directory, metrics=False)
-        outcome = stop_outcome(record)
-        if not self._place.platform and signum == 2:
-            outcome = "cancelled"  # Ctrl-C at one's own run: nobody will bring it back
-        mark = record.stops[-1] if record.stops else None
-        return {
-            "outcome": outcome, "exit_code": 128 + signum, "signal": signum,
-            "reason": (mark["reason"] or mark["stop"]) if mark else "", "message": mark["message"] if mark else "",
-        }  # fmt: skip
 
     def _shown(self, path: Path) -> str:
         path = path.absolute()
