@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,14 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Boolean, Connection, Integer, MetaData, select, text
+from sqlalchemy import Boolean, Connection, Integer, MetaData, inspect, select, text
 
 from tenure.domain.errors import HouseFault, Unavailable
 from tenure.domain.ids import Instant, JobId
 from tenure.domain.lifecycle import JobState
 from tenure.ledger import Ledger, NewJob
 from tenure.ledger.database import Database, open_database
-from tenure.ledger.migrations import HEAD, REVISIONS, config, upgrade
+from tenure.ledger.migrations import HEAD, REVISIONS, config, make, upgrade
 from tenure.ledger.schema import metadata
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -111,6 +111,63 @@ def test_a_new_ledger_has_the_schema_of_the_code(database: Database, empty_url: 
         where = "sqlite_master WHERE type='index'" if database.writer.dialect.name == "sqlite" else "pg_indexes"
         name = "name" if database.writer.dialect.name == "sqlite" else "indexname"
         assert indexes <= {row[0] for row in connection.execute(text(f"SELECT {name} FROM {where}"))}
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_new_ledger_is_what_all_migrations_make(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    pictures = []
+    for name, fill in (("migrated", upgrade), ("made", make)):
+        url = (
+            f"sqlite:///{tmp_path}/{name}.db"
+            if kind == "sqlite"
+            else request.getfixturevalue("postgres_url")(empty=True)
+        )
+        database = open_database(url)
+        connection = database.begin(durable=False)
+        fill(connection)
+        connection.commit()
+        pictures.append(_picture(database))
+        database.close()
+    assert pictures[0] == pictures[1]
+    assert pictures[1]["alembic_version"]["rows"] == [(HEAD,)]
+
+
+def _picture(database: Database) -> dict[str, dict[str, object]]:
+    """Every table with its columns, keys and indexes, and the rows that are there from the beginning."""
+    with database.reader.connect() as connection:
+        look = inspect(connection)
+        found = MetaData()
+        found.reflect(connection)
+        return {
+            name: {
+                "columns": sorted((c["name"], str(c["type"]), c["nullable"]) for c in look.get_columns(name)),
+                "key": look.get_pk_constraint(name)["constrained_columns"],
+                "unique": sorted(u["column_names"] for u in look.get_unique_constraints(name)),
+                "indexes": sorted((i["name"], i["column_names"], i["unique"], _words(i.get("dialect_options"))) for i in look.get_indexes(name)),
+                "counts by itself": _counts_by_itself(connection, name),
+                "rows": sorted(map(tuple, connection.execute(select(table)))),
+            }
+            for name, table in found.tables.items()
+        }  # fmt: skip
+
+
+def _words(options: Mapping[str, object] | None) -> list[tuple[str, str]]:
+    return sorted((name, str(value)) for name, value in (options or {}).items())
+
+
+def _counts_by_itself(connection: Connection, table: str) -> bool:
+    """SQLite's AUTOINCREMENT, which no inspection tells."""
+    if connection.dialect.name != "sqlite":
+        return False
+    found = connection.execute(text("SELECT sql FROM sqlite_master WHERE name = :name"), {"name": table}).scalar()
+    return "AUTOINCREMENT" in str(found)
+
+
+def test_a_new_ledger_needs_no_alembic(tmp_path: Path) -> None:
+    script = f"import sys; from tenure.ledger import Ledger; Ledger.open('sqlite:///{tmp_path}/new.db').close(); print('alembic' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
+    )
 
 
 def test_the_list_of_revisions_is_alembics() -> None:

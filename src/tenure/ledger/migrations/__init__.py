@@ -1,6 +1,7 @@
 """How a ledger of any age becomes one of today, keeping what is in it.
 
-A ledger that is up to date is recognised with one query; Alembic is imported only where there is something to do.
+A ledger that is up to date is recognised with one query, and a new one is made as `schema` says.  Alembic is imported
+only for an old one: it is twelve megabytes of the daemon and a third of a second.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Column, Connection, MetaData, String, Table, insert, inspect, text
 
 from tenure.domain.errors import Unavailable
+from tenure.ledger.schema import metadata, sequences
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -24,6 +26,10 @@ REVISIONS = ("0001", "0002", "0003", "0004")
 
 HEAD = REVISIONS[-1]
 
+_version = Table(
+    "alembic_version", MetaData(), Column("version_num", String(32), primary_key=True)
+)  # as Alembic makes it
+
 
 def revision_of(connection: Connection) -> str | None:
     """The revision that is written there; None where there is no ledger yet."""
@@ -34,7 +40,7 @@ def revision_of(connection: Connection) -> str | None:
 
 
 def bring_up_to_date(database: Database) -> None:
-    """One look, and an upgrade in one transaction where it is needed: all of it, or none.
+    """One look, and what is needed in one transaction: all of it, or none.
 
     Raises Unavailable for a ledger of a newer tenure, which is left as it is.
     """
@@ -44,7 +50,10 @@ def bring_up_to_date(database: Database) -> None:
     connection = database.begin(durable=True)
     try:
         if not _is_current(revision_of(connection), database.where):  # another process may have been quicker
-            upgrade(connection)
+            if inspect(connection).has_table(_version.name):
+                upgrade(connection)
+            else:
+                make(connection)
         connection.commit()
     except BaseException:
         database.drop_writer()
@@ -56,6 +65,14 @@ def _is_current(found: str | None, where: str) -> bool:
     if found is not None and found not in REVISIONS:
         raise Unavailable(f"the ledger at {where} was written by a newer tenure (schema {found}, this one knows up to {HEAD}); use that version")  # fmt: skip
     return found == HEAD
+
+
+def make(connection: Connection) -> None:
+    """A new ledger: what all migrations together would have made."""
+    metadata.create_all(connection, checkfirst=False)
+    connection.execute(insert(sequences), [{"name": "job", "value": 0}, {"name": "job-row", "value": 0}])
+    _version.create(connection)
+    connection.execute(insert(_version).values(version_num=HEAD))
 
 
 def config() -> Config:
