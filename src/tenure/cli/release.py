@@ -6,6 +6,7 @@ from .call import Call
 from .client import job_path
 from .each import each
 from .grammar import Option, Verb
+from .times import moment_here
 
 VERB = Verb(
     usage="release ID… [--at TIME]",
@@ -17,4 +18,4 @@ VERB = Verb(
 
 def run(call: Call) -> int:
     at = call.parsed.text("at")
-    return each(call, lambda job: call.client.post(job_path(job, ":release"), {"at": at} if at else {}))
+    return each(call, lambda job: call.client.post(job_path(job, ":release"), {"at": moment_here(at)} if at else {}))

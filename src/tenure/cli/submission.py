@@ -12,6 +12,7 @@ from typing import Any
 
 from .call import Call
 from .grammar import Option, Parsed, Usage
+from .times import moment_here
 
 __all__ = ["FLAGS", "body_of", "flags_of", "ids_in", "jobs_in", "missing_program", "post", "submitter_environment"]
 
@@ -244,7 +245,7 @@ def _flags(call: Call, body: dict[str, Any]) -> None:
     for key in ("name", "project", "namespace", "queue", "priority", "gpu-memory", "cpus", "memory", "time", "gang", "array", "begin", "grace", "output", "error"):  # fmt: skip
         value = parsed.text(key)
         if value is not None:
-            body[key.replace("-", "_")] = value
+            body[key.replace("-", "_")] = moment_here(value) if key == "begin" else value
     for key, target in (("shares", "shares"), ("retries", "backoff_limit")):
         number = parsed.count(key)
         if number is not None:

@@ -13,6 +13,7 @@ from .call import Call
 from .follow import patiently
 from .grammar import Option, Usage, Verb, nearest
 from .render import emit, moment, note, plain, span, table
+from .times import moment_here
 
 VERB = Verb(
     usage="window claim [flags] | release [ID] | ls",
@@ -69,8 +70,9 @@ def _claim(call: Call) -> int:
     parsed = call.parsed
     body: dict[str, Any] = {"wait": parsed.on("wait"), "including_resident": parsed.on("including-resident")}
     for key in ("for", "begin", "card"):
-        if parsed.text(key) is not None:
-            body[key] = parsed.text(key)
+        value = parsed.text(key)
+        if value is not None:
+            body[key] = moment_here(value) if key == "begin" else value
     if "begin" in body and not parsed.on("wait") and not parsed.on("stay"):
         return _tell(call, call.client.post("/windows", body))
     window: Any = None
