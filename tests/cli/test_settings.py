@@ -12,7 +12,7 @@ import pytest
 from tenure.domain.errors import InvalidRequest
 from tenure.settings import NAMES, load, strangers
 
-from .conftest import Home
+from .conftest import Home, close
 
 BAD = {
     "TENURE_HOME": ["~nobody-of-that-name/x"],
@@ -110,6 +110,17 @@ def test_up_and_every_client_say_it_and_touch_nothing(nowhere: Home, name: str) 
         assert answer.err.startswith(f"tenure {words[0]}: {name}")
         assert answer.err.count("\n") == 1
     assert not nowhere.path.exists()
+
+
+def test_a_home_of_any_name_has_its_ledger_in_it_and_doctor_finds_it(tmp_path: Path) -> None:
+    home = Home(tmp_path / "what? #1 is 100%20 mine")
+    try:
+        assert home.up().code == 0
+        assert home.ok("run", "--", "echo", "hi") == "hi\n"
+        assert re.search(r"^ok +ledger +.*/what\? #1 is 100%20 mine/ledger.sqlite3 is whole$", home.ok("doctor"), re.M)
+        assert [path.name for path in tmp_path.iterdir()] == [home.path.name]
+    finally:
+        close(home)
 
 
 def test_a_name_that_is_none_is_said_and_changes_nothing(private: Home) -> None:

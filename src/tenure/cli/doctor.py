@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import tenure
 from tenure.settings import NAMES, strangers
@@ -227,9 +228,7 @@ def _ledger(call: Call) -> Iterator[Finding]:
     if not os.path.exists(path):
         yield Finding("ledger", "warn", f"{path} does not exist yet", "`tenure up -d` makes it")
         return
-    with closing(
-        sqlite3.connect(f"file:{path.replace('?', '%3f').replace('#', '%23')}?mode=ro", uri=True, timeout=5)
-    ) as connection:
+    with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, timeout=5)) as connection:
         answer = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if answer == "ok":
         yield Finding("ledger", "ok", f"{path} is whole")
