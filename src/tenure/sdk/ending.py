@@ -12,7 +12,7 @@ from .stopping import Interrupted, StopSignals
 __all__ = ["Ending", "ending"]
 
 _INTERRUPT, _TERMINATE = 2, 15
-_LONGEST_TRACEBACK = 16_384
+_LONGEST_TEXT = 16_384  # characters, of the end: a traceback says there what went wrong
 
 
 class Ending(NamedTuple):
@@ -42,7 +42,9 @@ def ending(problem: BaseException | None, stop: StopSignals, *, directory: Path,
         return _exited(problem.code, stop, directory=directory, platform=platform)
     text = "".join(traceback.format_exception(problem))
     said = "".join(traceback.format_exception_only(problem)).strip()
-    return Ending("failed", 1, reason=type(problem).__name__, message=said, traceback=text[-_LONGEST_TRACEBACK:])
+    return Ending(
+        "failed", 1, reason=type(problem).__name__, message=said[-_LONGEST_TEXT:], traceback=text[-_LONGEST_TEXT:]
+    )
 
 
 def _exited(code: object, stop: StopSignals, *, directory: Path, platform: bool) -> Ending:
@@ -53,7 +55,8 @@ def _exited(code: object, stop: StopSignals, *, directory: Path, platform: bool)
         record = read_record(directory, metrics=False)
         if record.stops:  # by a handler of the study's own
             return _stopped(stop.signum or _TERMINATE, record, platform=platform)
-    return Ending("failed", number & 0xFF, reason="SystemExit", message=f"the study called sys.exit({code!r})")
+    said = f"the study called sys.exit({code!r})"
+    return Ending("failed", number & 0xFF, reason="SystemExit", message=said[:_LONGEST_TEXT])
 
 
 def _stopped(signum: int, record: Record, *, platform: bool) -> Ending:
