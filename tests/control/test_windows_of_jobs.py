@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tenure.control import verbs, views, window_jobs
+from tenure.control.caller import Caller
 from tenure.domain.errors import InvalidRequest
 
 from .conftest import ME, House
+from .test_window_states import WindowStates
 from .test_windows import ANN, BOB, check_windows, claim, gpu, state, two, until_state
 
 __all__ = ["two"]  # the fixture
@@ -124,41 +127,79 @@ def test_a_held_job_gives_its_window_back(house: House) -> None:
     check_windows(house)
 
 
-def test_an_open_window_that_its_job_does_not_use_is_given_back(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its program fails at once, and is tried again after a second, two, four, eight."""
-    monkeypatch.setattr(window_jobs, "PATIENCE_US", 1_500_000)
-    model = gpu(house, BOB, "on-demand")
-    house.wait(model, "running")
-    job = gpu(house, ANN, window=True, argv=["false"], backoff_limit=9)
-    window = window_of(house, job)["id"]
-    ended = until_state(house, window, "ended")
-    assert ended["reason"] == "JobWaits"
-    assert f"job {job}, for which it was claimed, did not start" in ended["message"]
-    assert len(house.show(job)["attempts"]) == 2, "a second is not too long to wait, and two are"
-    house.wait(model, "running")
-    house.until("it has another window for its next attempt", lambda: len(house.show(job)["attempts"]) == 3)
-    assert window_of(house, job)["id"] != window
-    check_windows(house)
+@pytest.fixture
+def turned() -> Iterator[WindowStates]:
+    """A platform whose loop is stepped by hand, on a clock that the test turns; of its two cards one is in the pool."""
+    states = WindowStates()
+    states.a_card_goes_out_of_the_pool_or_comes_back(card="1", move=False)
+    yield states
+    states.teardown()
+
+
+def put(states: WindowStates, who: Caller, window: bool) -> str:
+    asked = {"window": True} if window else {}
+    states.submit(who=who, priority="batch", time=None, shares=2, window=asked, stubborn=False, queue="general")
+    return list(states.conductor.live)[-1]
+
+
+def job_state(states: WindowStates, job: str) -> str:
+    return str(views.show(states.platform, job)["state"])
+
+
+def the_last_windows(states: WindowStates) -> list[tuple[str, str, str]]:
+    found = views.windows(states.platform, all=True)[::-1]
+    return [(window["id"], window["state"], window["reason"]) for window in found]
+
+
+def test_an_open_window_that_its_job_does_not_use_is_given_back(
+    turned: WindowStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program fails, and is tried again after a second, after two and after four."""
+    monkeypatch.setattr(window_jobs, "PATIENCE_US", 2_000_000)
+    other, job = put(turned, BOB, window=False), put(turned, ANN, window=True)
+    assert the_last_windows(turned) == [("w1", "active", "")]
+    for seconds in (1, 2):
+        turned.one_fails(pick=1)
+        assert [job_state(turned, id) for id in (job, other)] == ["queued", "queued"]
+        for _ in range(seconds):
+            turned.pass_time(seconds=1)
+        assert job_state(turned, job) == "running", "it is there in time, though only just"
+    turned.one_fails(pick=1)
+    for _ in range(2):
+        assert [job_state(turned, id) for id in (job, other)] == ["queued", "queued"]
+        turned.pass_time(seconds=1)
+    assert the_last_windows(turned) == [("w1", "ended", "JobWaits")]
+    assert [job_state(turned, id) for id in (job, other)] == ["queued", "running"]
+    turned.pass_time(seconds=1)
+    turned.pass_time(seconds=1)
+    assert the_last_windows(turned) == [("w1", "ended", "JobWaits"), ("w2", "active", "")]
+    assert [job_state(turned, id) for id in (job, other)] == ["running", "queued"], "its next attempt has another"
+    message = views.window(turned.platform, "w1")["message"]
+    assert f"job {job}, for which it was claimed, did not start: " in message
 
 
 def test_a_job_that_lets_a_window_go_to_waste_does_not_get_the_next_at_once(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    turned: WindowStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the engine said would start, and did not: here because the queue is stopped while the card is cleared."""
-    monkeypatch.setattr(window_jobs, "PATIENCE_US", 300_000)
-    monkeypatch.setattr(window_jobs, "REST_US", 2_000_000)
-    monkeypatch.setattr(house.platform.conductor.engine, "obstacle", lambda *_, **__: None)
-    stop_queue(house, "Hold")
-    job = gpu(house, ANN, window=True, argv=["true"])
-    window = window_of(house, job)["id"]
-    ended = until_state(house, window, "ended")
-    assert ended["reason"] == "JobWaits"
-    assert "is stopped" in ended["message"]
-    kept_out(house, job, "it did not start when it was to, and is not tried again before 20")
-    house.wait(gpu(house, BOB, queue="large-model", argv=["true"]))
-    stop_queue(house, "None")
-    assert house.wait(job)["outcome"] == "completed"
-    check_windows(house)
+    """What was to start by all that was known, and did not: here because nobody asks the engine."""
+    monkeypatch.setattr(turned.conductor.engine, "obstacle", lambda *_, **__: None)
+    turned.the_queue_is_stopped_or_started()
+    job = put(turned, ANN, window=True)
+    assert the_last_windows(turned) == [("w1", "active", "")]
+    turned.pass_time(seconds=5)
+    assert the_last_windows(turned) == [("w1", "active", "")]
+    turned.pass_time(seconds=5)
+    assert the_last_windows(turned) == [("w1", "ended", "JobWaits"), ("w2", "waiting", "")]
+    assert "ClusterQueue general is stopped" in views.window(turned.platform, "w1")["message"]
+    for seen in (views.window(turned.platform, "w2"), views.why(turned.platform, job)):
+        assert "it did not start when it was to, and is not tried again before" in seen["message"]
+    turned.pass_time(seconds=20)
+    turned.pass_time(seconds=20)
+    assert the_last_windows(turned)[-1] == ("w2", "waiting", "")
+    turned.pass_time(seconds=20)
+    assert the_last_windows(turned)[-1] == ("w2", "active", "")
+    turned.the_queue_is_stopped_or_started()
+    assert job_state(turned, job) == "running"
 
 
 def test_a_job_claims_a_card_that_it_can_use_when_its_own_will_not_do(two: House) -> None:

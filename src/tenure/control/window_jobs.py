@@ -123,6 +123,7 @@ class Idle:
 
     def __init__(self) -> None:
         self._since: dict[str, Instant] = {}
+        self._in_line: set[str] = set()  # of those whose jobs were in line at the last look
         self._rest: dict[JobId, Instant] = {}
 
     def is_over(self, conductor: Conductor, row: WindowRow, live: Live) -> bool:
@@ -130,8 +131,14 @@ class Idle:
         if row.state is not WindowState.ACTIVE or live.state is not JobState.QUEUED or _is_on_its_way(conductor, live):
             self.forget(row)
             return False
-        now = conductor.clock.steady()
+        now, was_in_line = conductor.clock.steady(), row.id in self._in_line
+        self._in_line.discard(row.id)
+        if live.in_engine:
+            self._in_line.add(row.id)
         if now < self._since.setdefault(row.id, now) + PATIENCE_US:
+            return False
+        if live.in_engine and not was_in_line:
+            conductor.wake()  # it came into line this moment, and may start
             return False
         if live.in_engine:  # it was to start by all that was known when the window was opened
             self.rest(live.id, now)
@@ -143,6 +150,7 @@ class Idle:
 
     def forget(self, row: WindowRow) -> None:
         self._since.pop(row.id, None)
+        self._in_line.discard(row.id)
 
     def rests(self, job: JobId) -> Instant | None:
         """Until when no window is opened for it."""
@@ -157,6 +165,7 @@ class Idle:
     def clear(self) -> None:
         """What was seen of windows; what jobs did is remembered."""
         self._since.clear()
+        self._in_line.clear()
 
 
 def on_card(conductor: Conductor, card: CardId) -> Iterator[Live]:
