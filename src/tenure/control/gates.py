@@ -16,7 +16,17 @@ from tenure.ledger import JobRow, Ledger
 from .clock import wire
 from .live import Live
 
-__all__ = ["Closed", "Gates"]
+__all__ = ["WAITS_OUTSIDE", "Closed", "Gates"]
+
+WAITS_OUTSIDE = frozenset(
+    {
+        PendingReason.WAITING_FOR_DEPENDENCY,
+        PendingReason.WAITING_FOR_BEGIN_TIME,
+        PendingReason.WAITING_FOR_ARRAY_LIMIT,
+        PendingReason.WAITING_FOR_WINDOW,
+    }
+)
+"""Of a job that waits for a time or for others, and not for quota."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,8 @@ from tenure.manifests.policy import read_policy
 from tenure.settings import Settings
 
 from ..at_rest import at_rest, since_of
-from ..traffic import from_ledger, from_trace
+from ..traces import from_trace
+from ..traffic import from_ledger
 from ..whatif import try_policy as compare
 
 if TYPE_CHECKING:
