@@ -113,6 +113,18 @@ def test_a_model_wakes_is_a_job_and_sleeps(models: Callable[..., House], tmp_pat
     assert told[-3:] == ["ready", "draining", "asleep"]
 
 
+def test_whenever_it_is_put_to_sleep_its_job_says_why(models: Callable[..., House], tmp_path: Path) -> None:
+    """Between its admission and its first process, too: that moment is somewhere among these."""
+    declare(tmp_path / "home", "small")
+    house = models()
+    for number in range(16):
+        row = verbs.wake(house.platform, "small", caller=ME, cause="a test")
+        time.sleep(number * 0.002)
+        verbs.sleep(house.platform, "small", caller=ME)
+        until(house, "asleep")
+        assert "put to sleep by tester" in views.show(house.platform, row["job_id"])["message"], number
+
+
 def test_a_resident_model_is_up_with_the_platform_and_comes_back(models: Callable[..., House], tmp_path: Path) -> None:
     declare(tmp_path / "home", "small", resident=True, queueName="default")
     house = models()

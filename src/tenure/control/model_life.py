@@ -82,7 +82,8 @@ class Lives:
                 self._queued(kept, live, now)
             case JobState.ADMITTED:
                 self._begun(kept, live, now)
-                self._set(kept, ModelState.STARTING, "Starting", "quota is reserved; its process is being started")
+                starts = "Starting", "quota is reserved; its process is being started"
+                self._set(kept, ModelState.STARTING, *((kept.reason, kept.message) if kept.leaving_us else starts))
             case JobState.RUNNING:
                 self._begun(kept, live, now)
                 self._running(kept, now)
