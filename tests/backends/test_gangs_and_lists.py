@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
+from tenure.backends.local.environment import free_port
 from tenure.backends.local.roster import WorkList
 from tenure.backends.local.verdict import Exit
 from tenure.domain.attempt import AttemptState, Stop, StopKind
@@ -14,6 +16,15 @@ from tenure.domain.job import GangPolicy
 from tenure.domain.lifecycle import Outcome
 
 from .local_rig import LocalRig, alive, eventually, lines
+
+
+def test_the_port_of_a_gang_is_none_that_an_outgoing_connection_may_have_got_meanwhile() -> None:
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = {free_port() for _ in range(50)}
+    assert all(1024 <= port < first for port in ports)
+    assert len(ports) > 25, "gangs that start together have ports of their own"
+    with socket.create_server(("127.0.0.1", ports.pop())):
+        pass
 
 
 def test_the_partners_of_a_dead_member_hear_sigterm_and_may_save(rig: LocalRig, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from .shims import add_to
@@ -12,12 +13,18 @@ from .shims import add_to
 __all__ = ["free_port", "of_process", "of_script"]
 
 
+PORTS = range(10_000, 20_000)  # below what the kernel gives to outgoing connections, and below the ports of models
+TRIES = 100
+
+
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
+    """A TCP port of 127.0.0.1 that nobody has now.  Rank 0 binds it when it is up, which may be seconds later."""
+    for _ in range(TRIES):
+        port = PORTS[int.from_bytes(os.urandom(4), "little") % len(PORTS)]
+        with suppress(OSError), socket.socket() as sock:
+            sock.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"no free port between {PORTS.start} and {PORTS.stop - 1} for MASTER_PORT")
 
 
 def of_process(spec: Mapping[str, Any], *, rank: int, slot: int, port: int | None) -> dict[str, str]:
