@@ -62,6 +62,7 @@ class Platform:
         self.monitor = CardMonitor(found.found)
         self.watch = CardWatch(self._look_at_cards, failed=self._card_failed, looked=self._cards_looked_at)
         self._owners, self._owners_lock = Owners(), threading.Lock()
+        self._reloading = threading.Lock()
         self.started_at = clock.now()
         self.began_after = 0  # the newest event that an earlier daemon wrote
         driver = Driver(
@@ -207,10 +208,11 @@ class Platform:
 
     def reload_policy(self, *, by: str) -> tuple[Problem, ...]:
         """All of the directory, or nothing: InvalidManifest leaves the old policy in force."""
-        fresh = policies.read(self.settings.policy_dir)
-        with self.conductor.lock:
-            self.policy = fresh
-            self.engine.replace_policy(fresh.current)
+        with self._reloading:  # what was read first is put in force first
+            fresh = policies.read(self.settings.policy_dir)
+            with self.conductor.lock:
+                self.policy = fresh
+                self.engine.replace_policy(fresh.current)
         self.conductor.policy_changed()
         self.models.policy_changed()
         self._say(EventKind.POLICY_LOADED, f"policy loaded from {len(fresh.files)} files by {by}")

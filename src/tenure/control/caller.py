@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["INTERNAL", "Caller"]
+from tenure.domain.errors import Forbidden
+
+__all__ = ["INTERNAL", "Caller", "operators_only"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,3 +24,9 @@ class Caller:
 
 
 INTERNAL = Caller(user="tenure")
+
+
+def operators_only(caller: Caller, what: str) -> None:
+    """Raises Forbidden for anybody else, naming `what` may not be done."""
+    if caller.role != "operator":
+        raise Forbidden(f"only an operator may {what}")

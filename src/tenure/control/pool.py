@@ -37,7 +37,7 @@ class Pool:
         return self._out
 
     def find(self, word: str) -> Card:
-        """A card by its id, by the beginning of it that is no other's, or by its number.  Raises NotFound."""
+        """A card by its id, by the beginning of it, or by its number.  Raises NotFound; InvalidRequest where several begin so."""
         cards = self.cards
         exact = [card for card in cards if card.id == word or str(card.index) == word]
         like = exact or [card for card in cards if len(word) >= 4 and card.id.startswith(word)]

@@ -15,6 +15,7 @@ import pwd
 import secrets
 import socket
 import struct
+import threading
 import time
 from asyncio import Transport
 from collections.abc import Collection
@@ -72,17 +73,19 @@ class Sessions:
     def __init__(self, store: TokenStore) -> None:
         self.store = store
         self._codes: dict[str, tuple[str, float]] = {}
+        self._one = threading.Lock()  # browsers come on several threads
 
     def issue_code(self, name: str) -> str:
-        now = time.monotonic()
-        self._codes = {code: kept for code, kept in self._codes.items() if kept[1] > now}
-        code = secrets.token_urlsafe(24)
-        self._codes[code] = (name, now + CODE_S)
+        now, code = time.monotonic(), secrets.token_urlsafe(24)
+        with self._one:
+            self._codes = {code: kept for code, kept in self._codes.items() if kept[1] > now}
+            self._codes[code] = (name, now + CODE_S)
         return code
 
     def exchange(self, presented: str) -> str | None:
         """The cookie for a code, which is spent by this, or for a token.  None for anything else."""
-        name, until = self._codes.pop(presented, ("", 0.0))
+        with self._one:
+            name, until = self._codes.pop(presented, ("", 0.0))
         token = self.store.named(name) if name and until > time.monotonic() else self.store.find(presented)
         if token is None or "jobs" not in token.grant.scopes:
             return None

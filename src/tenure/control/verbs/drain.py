@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.ledger import Cordon
 
-from ..caller import Caller
+from ..caller import Caller, operators_only
 from ..views.cards import cards
-from .house import operators_only
 
 if TYPE_CHECKING:
     from tenure.domain.ids import CardId

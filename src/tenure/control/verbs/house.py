@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenure.domain.errors import Forbidden
-
-from ..caller import Caller
+from ..caller import Caller, operators_only
 from ..views.policy import problem_json
 
 if TYPE_CHECKING:
     from ..app import Platform
 
-__all__ = ["operators_only", "reload_policy", "stop_daemon"]
+__all__ = ["reload_policy", "stop_daemon"]
 
 
 def reload_policy(platform: Platform, *, caller: Caller) -> dict[str, Any]:
@@ -26,9 +24,3 @@ def stop_daemon(platform: Platform, *, caller: Caller, keep_jobs: bool) -> None:
     """Ask the daemon to go down; returns at once.  `keep_jobs` leaves supervisors and their jobs running."""
     operators_only(caller, "stop the platform")
     platform.ask_to_stop(keep_jobs=keep_jobs)
-
-
-def operators_only(caller: Caller, what: str) -> None:
-    """Raises Forbidden."""
-    if caller.role != "operator":
-        raise Forbidden(f"only an operator may {what}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..caller import Caller
+from ..caller import Caller, operators_only
 from ..views.models import model_json
-from .house import operators_only
 
 if TYPE_CHECKING:
     from ..app import Platform

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenure.domain.events import Event, EventKind
 
-from ..caller import Caller
-from .house import operators_only
+from ..caller import Caller, operators_only
 
 if TYPE_CHECKING:
     from ..app import Platform

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tenure.domain.ids import JobId
+from tenure.domain.ids import JobId, WorkloadKey
+from tenure.domain.lifecycle import JobState
 
 from ..clock import wire
+from ..live import Live
 
 if TYPE_CHECKING:
     from ..app import Platform
@@ -29,7 +31,7 @@ def queues(platform: Platform) -> list[dict[str, Any]]:
         aside = [
             {**_job(live), "position": None, "reason": live.reason, "message": live.message}
             for live in platform.conductor.live.values()
-            if live.state == "queued" and not live.in_engine
+            if live.state is JobState.QUEUED and not live.in_engine
         ]
     shown = []
     for queue in policy.cluster_queues.values():
@@ -64,9 +66,9 @@ def queues(platform: Platform) -> list[dict[str, Any]]:
     return shown
 
 
-def _waiting(platform: Platform, key: str, place: int) -> dict[str, Any]:
+def _waiting(platform: Platform, key: WorkloadKey, place: int) -> dict[str, Any]:
     live = platform.conductor.live.get(JobId(key))
-    pend = platform.engine.status(key)  # type: ignore[arg-type]
+    pend = platform.engine.status(key)
     shown = _job(live) if live is not None else {"id": str(key)}
     return {
         **shown,
@@ -76,7 +78,7 @@ def _waiting(platform: Platform, key: str, place: int) -> dict[str, Any]:
     }
 
 
-def _job(live: Any) -> dict[str, Any]:
+def _job(live: Live) -> dict[str, Any]:
     return {
         "id": live.id,
         "name": live.spec.name,

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from tenure.control.app import Platform
 from tenure.control.caller import Caller
-from tenure.domain.errors import Forbidden, InvalidRequest
+from tenure.domain.errors import InvalidRequest
 from tenure.portal.auth import caller_of
 from tenure.portal.stream import News
 
-__all__ = ["Asking", "Body", "Home", "Live", "Reply", "operators_only", "problems", "read_body"]
+__all__ = ["Asking", "Body", "Home", "Live", "Reply", "problems", "read_body"]
 
 MAX_BODY = 32 * 1024 * 1024
 
@@ -73,11 +73,6 @@ Home = Annotated[Platform, Depends(_platform)]
 Live = Annotated[News, Depends(_news)]
 Asking = Annotated[Caller, Depends(_caller)]
 Body = Annotated[dict[str, Any], Depends(read_body)]
-
-
-def operators_only(caller: Caller, what: str) -> None:
-    if caller.role != "operator":
-        raise Forbidden(f"{what} is the operator's to do, and {caller.user} is a user")
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

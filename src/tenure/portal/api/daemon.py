@@ -8,10 +8,11 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tenure.control import verbs, views
+from tenure.control.caller import operators_only
 from tenure.portal.auth import Sessions
 from tenure.portal.tokens import OPERATOR
 
-from .context import Asking, Body, Home, Reply, operators_only, problems
+from .context import Asking, Body, Home, Reply, problems
 from .jobs import takes
 from .wire.policy import StopDaemon
 
@@ -27,7 +28,6 @@ def status(platform: Home) -> Response:
 
 @router.post("/daemon:stop", status_code=202, operation_id="stop_daemon", summary="Stop the daemon", openapi_extra=takes(StopDaemon), responses={202: {"model": dict[str, Any]}, **problems(400, 403, 422)}, response_model=None)  # fmt: skip
 def stop(platform: Home, caller: Asking, body: Body) -> Response:
-    operators_only(caller, "stopping the daemon")
     asked = StopDaemon.model_validate(body)
     verbs.stop_daemon(platform, caller=caller, keep_jobs=asked.keep_jobs)
     return Reply({"stopping": True, "keep_jobs": asked.keep_jobs}, status_code=202)
@@ -35,6 +35,6 @@ def stop(platform: Home, caller: Asking, body: Body) -> Response:
 
 @router.post("/daemon:login", status_code=201, operation_id="login", summary="An address that logs one browser in, once", responses={201: {"model": dict[str, str]}, **problems(403)}, response_model=None)  # fmt: skip
 def login(request: Request, caller: Asking) -> Response:
-    operators_only(caller, "opening the pages")
+    operators_only(caller, "open the pages by an address of this kind")
     sessions: Sessions = request.app.state.sessions
     return Reply({"url": request.app.state.login_url(sessions.issue_code(OPERATOR))}, status_code=201)

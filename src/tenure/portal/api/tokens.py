@@ -15,6 +15,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from tenure.control import verbs
+from tenure.control.caller import operators_only
 from tenure.control.clock import wire
 from tenure.domain.errors import InvalidRequest, NotFound
 from tenure.domain.ids import Instant
@@ -23,7 +24,7 @@ from tenure.manifests.instants import parse_instant
 from tenure.portal.grants import Grant
 from tenure.portal.tokens import TokenStore
 
-from .context import Asking, Body, Home, Reply, operators_only, problems
+from .context import Asking, Body, Home, Reply, problems
 from .jobs import takes
 from .wire.tokens import ChangeToken, CheckToken, CreatedToken, NewToken, TokenLimits, TokenRow
 
@@ -36,13 +37,13 @@ MINUTE, DAY = 60.0, 86_400
 
 @router.get("/tokens", operation_id="list_tokens", summary="Tokens, their rights and limits, and their use so far", responses={200: {"model": list[TokenRow]}, **problems(403)}, response_model=None)  # fmt: skip
 def list_tokens(platform: Home, request: Request, caller: Asking) -> Response:
-    operators_only(caller, "listing tokens")
+    operators_only(caller, "list tokens")
     return Reply(_with_use(platform, _store(request).ls()))
 
 
 @router.post("/tokens", status_code=201, operation_id="create_token", summary="Create a token; it is shown this once", openapi_extra=takes(NewToken, required=True), responses={201: {"model": CreatedToken}, **problems(400, 403, 409, 422)}, response_model=None)  # fmt: skip
 def create_token(platform: Home, request: Request, caller: Asking, body: Body) -> Response:
-    operators_only(caller, "creating tokens")
+    operators_only(caller, "create tokens")
     asked = NewToken.model_validate(body)
     grant = Grant(role=asked.role, **_values(platform, asked, set(body) - {"name", "role"}))
     token = _store(request).create(asked.name, grant, _diary(platform, caller))
@@ -55,7 +56,7 @@ def create_token(platform: Home, request: Request, caller: Asking, body: Body) -
 
 @router.patch("/tokens/{name}", operation_id="change_token", summary="Change a token's limits; it stays the same token", openapi_extra=takes(ChangeToken, required=True), responses={200: {"model": TokenRow}, **problems(400, 403, 404, 422)}, response_model=None)  # fmt: skip
 def change_token(platform: Home, request: Request, caller: Asking, name: str, body: Body) -> Response:
-    operators_only(caller, "changing tokens")
+    operators_only(caller, "change tokens")
     changes = _values(platform, ChangeToken.model_validate(body), set(body))
     _store(request).change(name, changes, _diary(platform, caller))
     return Reply(_row(platform, request, name))
@@ -64,7 +65,7 @@ def change_token(platform: Home, request: Request, caller: Asking, name: str, bo
 @router.post("/tokens:check", operation_id="check_token", summary="Whose token has this SHA-256, and what it may do: the gateway asks", openapi_extra=takes(CheckToken, required=True), responses={200: {"model": dict[str, Any]}, **problems(400, 403, 404, 422)}, response_model=None)  # fmt: skip
 def check_token(platform: Home, request: Request, caller: Asking, body: Body) -> Response:
     """An expired one is named too, so that its owner can be told."""
-    operators_only(caller, "asking about tokens")
+    operators_only(caller, "ask about tokens")
     token = _store(request).of_digest(bytes.fromhex(CheckToken.model_validate(body).sha256))
     if token is None:
         raise NotFound("no token of this platform has that digest")
@@ -73,7 +74,7 @@ def check_token(platform: Home, request: Request, caller: Asking, body: Body) ->
 
 @router.delete("/tokens/{name}", status_code=204, operation_id="revoke_token", summary="Revoke a token", responses={204: {"description": "It opens nothing any more"}, **problems(403, 404)}, response_model=None)  # fmt: skip
 def revoke_token(platform: Home, request: Request, caller: Asking, name: str) -> Response:
-    operators_only(caller, "revoking tokens")
+    operators_only(caller, "revoke tokens")
     _store(request).revoke(name, _diary(platform, caller))
     return Response(status_code=204)
 
