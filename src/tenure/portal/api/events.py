@@ -60,7 +60,7 @@ async def events(
     request: Request,
     platform: Home,
     news: Live,
-    after: Annotated[int | None, Query(ge=0)] = None,
+    after: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
     job: Annotated[str | None, Query(description="Of this job, or of an array's tasks.")] = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 500,
     newest: Annotated[

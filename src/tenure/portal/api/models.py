@@ -14,7 +14,7 @@ from tenure.control import verbs, views
 
 from .context import Asking, Body, Home, Reply, problems
 from .jobs import takes
-from .wire.models import Model, ModelAdvice, ModelsSeen, Sleep, Wake
+from .wire.models import Model, ModelAdvice, ModelsSeen, Report, Sleep, Wake
 
 __all__ = ["router"]
 
@@ -53,8 +53,9 @@ def _seen(platform: Home) -> dict[str, Any]:
     return {"version": platform.models.version, "models": views.models(platform)}
 
 
-@router.post("/models:report", status_code=204, operation_id="report_inference", summary="What the gateway saw", responses={204: {"description": "Taken"}, **problems(400, 403)}, response_model=None)  # fmt: skip
+@router.post("/models:report", status_code=204, operation_id="report_inference", summary="What the gateway saw", openapi_extra=takes(Report), responses={204: {"description": "Taken"}, **problems(400, 403, 422)}, response_model=None)  # fmt: skip
 def report(platform: Home, caller: Asking, body: Body) -> Response:
+    Report.model_validate(body)
     verbs.report_inference(platform, body, caller=caller)
     return Response(status_code=204)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .base import Problem
 from .cards import Drain
 from .jobs import Cancel, JobSubmission, Note, Release, Retry
-from .models import Sleep, Wake
+from .models import Report, Sleep, Wake
 from .policy import CheckPolicy, StopDaemon, TryPolicy
 from .tokens import ChangeToken, CheckToken, NewToken
 from .windows import ClaimWindow, RenewWindow
@@ -27,6 +27,7 @@ BODIES = (
     Note,
     Wake,
     Sleep,
+    Report,
     TryPolicy,
     StopDaemon,
     CheckPolicy,

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from .base import Loose, Strict
 
-__all__ = ["AdviceRow", "Model", "ModelAdvice", "ModelsSeen", "Sleep", "Wake"]
+__all__ = ["AdviceRow", "Model", "ModelAdvice", "ModelsSeen", "Report", "Sleep", "Wake"]
 
 
 class Model(Loose):
@@ -46,6 +46,28 @@ class Model(Loose):
 class ModelsSeen(Loose):
     version: int
     models: list[Model]
+
+
+class ModelReport(Loose):
+    """What the gateway saw of one model since it last spoke."""
+
+    in_flight: int = Field(default=0, ge=0, le=10**9)
+    held: int = Field(default=0, ge=0, le=10**9)
+    keep_alive_s: float | None = None
+    active: bool = Field(default=False, description="There was inference.")
+    first_token: bool = Field(default=False, description="Its first answer has begun.")
+
+
+class HeldReport(Loose):
+    model: str
+    state: str = ""
+    what: str = ""
+
+
+class Report(Loose):
+    version: int | None = Field(default=None, description="Of the table that the gateway has seen.")
+    models: dict[str, ModelReport] | None = None
+    held: list[HeldReport] | None = None
 
 
 class Wake(Strict):
