@@ -9,6 +9,7 @@ import pytest
 
 from tenure.gateway.answers import Refused
 from tenure.gateway.keep_alive import FOR_EVER, keep_alive_s
+from tenure.gateway.naming import Names
 
 from .conftest import Home, eventually
 
@@ -30,6 +31,20 @@ def test_what_is_no_time_is_refused(said: object) -> None:
     with pytest.raises(Refused) as refused:
         keep_alive_s(said)
     assert (refused.value.status, refused.value.param) == (400, "keep_alive")
+
+
+def test_a_refusal_is_short_whatever_was_said() -> None:
+    deep: list[object] = []
+    for _ in range(990):
+        deep = [deep]
+    for said in ("x" * 100_000, ["y"] * 100_000, deep):
+        with pytest.raises(Refused) as refused:
+            keep_alive_s(said)
+        assert len(refused.value.message) < 300
+    with pytest.raises(Refused) as unknown:
+        Names().one("z" * 100_000, None)
+    assert len(unknown.value.message) < 300
+    assert "'" + "z" * 100 + "'…; there are: none" in unknown.value.message
 
 
 def sleeps_in(home: Home) -> float | None:

@@ -7,6 +7,7 @@ soon as nothing is in flight.  More than a hundred years is for ever, too.
 from __future__ import annotations
 
 import math
+import reprlib
 from contextlib import suppress
 
 from tenure.manifests.durations import parse_go_duration
@@ -33,5 +34,5 @@ def keep_alive_s(said: object) -> float | None:
             seconds = parse_go_duration(text[1:] if text[:1] in ("+", "-") else text)
             return FOR_EVER if text.startswith("-") else seconds
     raise Refused(
-        400, "invalid_keep_alive", f"{said!r} is no time to keep a model; write 300, '5m', -1 for ever or 0", param="keep_alive"
+        400, "invalid_keep_alive", f"{reprlib.repr(said)} is no time to keep a model; write 300, '5m', -1 for ever or 0", param="keep_alive"
     )  # fmt: skip

@@ -19,6 +19,7 @@ from .request import Request
 
 __all__ = ["Names"]
 
+SHOWN = 100  # characters of a name that nobody knows
 LARGE_JSON = 1024 * 1024  # a body beyond this is read by a thread, so that others go on
 _FORM_MODEL = re.compile(rb'\bname="?model"?(?:;[^\r\n]*)?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,200})\r\n', re.IGNORECASE)
 
@@ -63,7 +64,8 @@ class Names:
 
     def _unknown(self, name: str, rights: Rights | None) -> Refused:
         known = ", ".join(sorted(grantable(rights, self._models, self.id_of))) or "none"
-        return Refused(404, "model_not_found", f"there is no model {name!r}; there are: {known}", param="model")
+        shown = repr(name) if len(name) <= SHOWN else f"{name[:SHOWN]!r}…"
+        return Refused(404, "model_not_found", f"there is no model {shown}; there are: {known}", param="model")
 
     async def identify(self, request: Request, headers: Mapping[bytes, bytes]) -> None:
         """From the body, a form's field, the header, or because there is only one.  Raises 400 and 404."""
