@@ -25,7 +25,7 @@ __all__ = ["Rounds"]
 log = logging.getLogger(__name__)
 
 ROUND_S = 1.0
-REST_S = 10.0  # the same, where no run is open and nothing happens
+REST_S = 30.0  # the same, where no run is open, nothing happens and nobody asks
 FORGET_S = 3600.0
 
 
