@@ -176,3 +176,17 @@ def test_an_end_that_could_not_be_written_down_is_asked_for_again(models: Callab
     with house.refusing("UPDATE ON jobs WHEN NEW.state = 'cancelling'"), pytest.raises(HouseFault):
         verbs.sleep(house.platform, "small", caller=ME)
     until(house, "asleep")
+
+
+def test_what_fails_at_one_model_keeps_no_other_from_waking(models: Callable[..., House], tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        declare(tmp_path / "home", name, queueName="default")
+    house = models()
+    verbs.wake(house.platform, "first", caller=ME)
+    until(house, "ready", name="first")
+    with house.refusing("UPDATE ON jobs WHEN NEW.state = 'cancelling'"):
+        with pytest.raises(HouseFault):
+            verbs.sleep(house.platform, "first", caller=ME)
+        verbs.wake(house.platform, "second", caller=ME)
+        until(house, "ready", name="second")
+    until(house, "asleep", name="first")

@@ -8,6 +8,7 @@ of the group was written, and each is tried by himself.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from .app import Platform
 
 __all__ = ["Fate", "Groups", "Intake", "Key", "Submission", "write"]
+
+log = logging.getLogger(__name__)
 
 AT_ONCE = 64
 MOST_JOBS = 1000  # a large array is written with few others, who would wait for it
@@ -101,7 +104,10 @@ class Intake:
         while group := self._next():
             fates = write(self._platform, [submission for submission, _ in group])
             for (_, tell), fate in zip(group, fates, strict=True):
-                tell(fate)
+                try:
+                    tell(fate)
+                except Exception:  # or nobody would ever write again
+                    log.exception("somebody could not be told what became of a submission")
 
     def _next(self) -> list[tuple[Submission, Callable[[Fate], None]]]:
         group: list[tuple[Submission, Callable[[Fate], None]]] = []

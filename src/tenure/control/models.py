@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tenure.domain.attempt import Stop
@@ -212,14 +214,11 @@ class Models:
             self._poke.clear()
             if self.closing:
                 return
-            try:
-                with self._lock:
-                    for kept in list(self._kept.values()):
-                        self._lives.step(kept)
-                    self._look_at_windows()
-            except Exception:
-                log.exception("a look at the models failed; the next one follows")
-                self._poke.wait(LOOK_S)
+            with self._lock:
+                looks: list[Callable[[], None]] = [partial(self._lives.step, kept) for kept in self._kept.values()]
+                failed = [look for look in (*looks, self._look_at_windows) if not _done(look)]
+            if failed:
+                time.sleep(LOOK_S)  # whatever is poked meanwhile: it may be for what has failed
 
     def _patience(self) -> float | None:
         with self._lock:
@@ -321,3 +320,13 @@ class Models:
 
     def _now(self) -> int:
         return self._platform.clock.steady()
+
+
+def _done(look: Callable[[], None]) -> bool:
+    """A fault at one model is none of the others', and the next look follows."""
+    try:
+        look()
+    except Exception:
+        log.exception("a look at a model failed; the next one follows")
+        return False
+    return True
