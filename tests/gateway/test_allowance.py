@@ -251,3 +251,17 @@ def test_one_that_is_over_or_for_jobs_only_opens_nothing() -> None:
     jobs = Rights(name="ci", scopes=frozenset({"jobs"}))
     assert refused(opens(jobs, NOON)).status == 403
     assert refused(allows(jobs, "assistant", id_of, NOON)).status == 403
+
+
+def test_a_token_that_nobody_uses_any_more_is_forgotten() -> None:
+    """A new one for each build of a year is no burden on the file that is written five times a second."""
+    allowances = Allowances()
+    for day in range(365):
+        name = f"build-{day}"
+        aside = allowances.admit(Rights(name=name), NOON + day * DAY)
+        assert is_in(aside)
+        allowances.settle(name, 0, 10, NOON + day * DAY)
+        assert len(allowances.kept(NOON + day * DAY)["tokens"]) <= 4
+    busy = allowances.admit(rights(tokens_per_day=100), NOON + 365 * DAY, 50)
+    assert busy == 50
+    assert "ci" in allowances.kept(NOON + 400 * DAY)["tokens"], "its request is on its way"

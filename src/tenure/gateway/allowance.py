@@ -137,10 +137,13 @@ class Allowances:
         return said
 
     def kept(self, now: float) -> dict[str, Any]:
-        """All of it, as JSON keeps it: `restore` takes it, and pages read it."""
-        tokens = {}
+        """All of it, as JSON keeps it: `restore` takes it, and pages read it.  A token that nobody uses is forgotten here."""
+        tokens, oldest = {}, int(now // DAY) - DAYS_KEPT
         for name in list(self._uses):
             use = self._of(name, now)
+            if max(use.days, default=0) <= oldest and not use.recent and not use.aside:
+                del self._uses[name]
+                continue
             tokens[name] = {"minute": list(use.recent), "days": {str(day): sums for day, sums in use.days.items()}}
         return {"v": 1, "tokens": tokens}
 
