@@ -139,7 +139,7 @@ def lines(attempt: AttemptSpec) -> list[dict[str, Any]]:
     return read_lines(f"{attempt.run_dir}/supervisor.jsonl")
 
 
-def eventually(holds: Callable[[], bool], *, within_s: float = 10.0) -> None:
+def eventually(holds: Callable[[], bool], *, within_s: float = 20.0) -> None:
     """For what nothing announces (the kernel's own state): look again until it holds, or fail."""
     deadline = time.monotonic() + within_s
     while not holds():

@@ -100,7 +100,7 @@ class House:
 
     # ------------------------------------------------------------------ waiting for events
 
-    def until(self, what: str, holds: Callable[[], Any], *, seconds: float = 20.0) -> Any:
+    def until(self, what: str, holds: Callable[[], Any], *, seconds: float = 30.0) -> Any:
         """Sleep on the diary until `holds`; it is asked once more at the end."""
         end = time.monotonic() + seconds
         while True:
@@ -112,7 +112,7 @@ class House:
                 raise AssertionError(f"not within {seconds:.0f} s: {what}")
             self.platform.news.wait(cursor, 0.25)
 
-    def wait(self, job: str, state: str = "ended", *, seconds: float = 20.0) -> dict[str, Any]:
+    def wait(self, job: str, state: str = "ended", *, seconds: float = 30.0) -> dict[str, Any]:
         def there() -> dict[str, Any] | None:
             shown = self.show(job)
             return shown if shown["state"] == state else None

@@ -55,7 +55,7 @@ def model(house: House, name: str = "small") -> dict[str, Any]:
     return next(row for row in views.models(house.platform) if row["name"] == name)
 
 
-def until(house: House, *states: str, name: str = "small", timeout: float = 15) -> dict[str, Any]:
+def until(house: House, *states: str, name: str = "small", timeout: float = 30) -> dict[str, Any]:
     """The model once it is in one of these states: each change is told to whoever watches."""
     deadline = time.monotonic() + timeout
     while (row := model(house, name))["state"] not in states:

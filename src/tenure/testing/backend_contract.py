@@ -37,7 +37,7 @@ class News:
         with self._condition:
             return [seen for seen in self._heard if seen.run_id == run]
 
-    def wait(self, run: RunId, wanted: Callable[[Observation], bool], *, within_s: float = 15.0) -> Observation:
+    def wait(self, run: RunId, wanted: Callable[[Observation], bool], *, within_s: float = 30.0) -> Observation:
         """The first news of `run` that is wanted.  Raises AssertionError, with all that was heard, after `within_s`."""
         deadline = time.monotonic() + within_s
         with self._condition:
@@ -51,10 +51,10 @@ class News:
                     raise AssertionError(f"not within {within_s} s; heard of {run}:\n{heard or 'nothing'}")
                 self._condition.wait(left)
 
-    def running(self, run: RunId, *, within_s: float = 15.0) -> Observation:
+    def running(self, run: RunId, *, within_s: float = 30.0) -> Observation:
         return self.wait(run, lambda seen: seen.state is AttemptState.RUNNING, within_s=within_s)
 
-    def settled(self, run: RunId, *, within_s: float = 15.0) -> Observation:
+    def settled(self, run: RunId, *, within_s: float = 30.0) -> Observation:
         return self.wait(run, lambda seen: seen.state in SETTLED, within_s=within_s)
 
 
