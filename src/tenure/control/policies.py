@@ -28,7 +28,10 @@ class HeldPolicy:
 
 
 def ensure_default(directory: Path, cards: Sequence[Card]) -> bool:
-    """Write the default where there is no policy, or where only an older default stands unedited.  True if it wrote."""
+    """Write the default where there is no policy, or where only an older default stands unedited.  True if it wrote.
+
+    Raises OSError where there is no room for all of it, and then nothing was changed.
+    """
     wanted = default_policy(_totals(cards))
     mark = directory / MARK
     files = sorted(path for path in directory.glob("*") if path.suffix in (".yaml", ".yml", ".json"))
@@ -37,11 +40,19 @@ def ensure_default(directory: Path, cards: Sequence[Card]) -> bool:
     if {p.name: _text(p) for p in files} == dict(wanted):
         return False
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    texts = {**wanted, MARK: _signature(wanted)}
+    fresh = {directory / name: directory / f"{name}.new" for name in texts}
+    try:
+        for path, new in fresh.items():
+            new.write_text(texts[path.name], encoding="utf-8")
+    except OSError:
+        for new in fresh.values():
+            new.unlink(missing_ok=True)
+        raise
     for path in files:
         path.unlink()
-    for name, text in wanted.items():
-        (directory / name).write_text(text, encoding="utf-8")
-    mark.write_text(_signature(wanted), encoding="utf-8")
+    for path, new in fresh.items():
+        new.replace(path)
     return True
 
 
