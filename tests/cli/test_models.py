@@ -16,6 +16,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tenure.cli.model_advice import lines
+
 from .conftest import TENURE, Home, eventually
 
 SERVER = [sys.executable, "-P", "-m", "tenure.testing.model_server", "--port", "{port}"]
@@ -155,6 +157,10 @@ def test_advice_is_a_table_two_curves_a_drawing_and_json(lab: Home, tmp_path: Pa
     drawn = ElementTree.parse(tmp_path / "idle.svg").getroot()
     assert [path.get("style") for path in drawn.findall("{*}path")] == ["fill:none"] * 2, "curves, not areas"
     assert "recommended" in "".join(drawn.itertext())
+    said = lines(answer | {"days": 0.01, "recommended": None})  # a day is not made up from minutes
+    assert "in 14m" in said[0]
+    assert not any("by the day" in line or "IDLE" in line for line in said)
+    assert " ".join(said).endswith(f"{answer['reason']}.")
     tried = lab.json("models", "advise", "assistant", "--windows", "7m,90m", "--days", "2")
     assert [row["idle_after"] for row in tried["rows"]] == ["7m", "1h30m", "6h", "resident"]
     assert tried["days"] <= 2

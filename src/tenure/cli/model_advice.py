@@ -45,6 +45,10 @@ def advise(call: Call, name: str) -> int:
     return 0
 
 
+LEAST_DAYS = 1 / 24
+"""Of watching, below which nothing is counted up to a day for a person; for a program it is."""
+
+
 def lines(answer: dict[str, Any]) -> list[str]:
     """Within 80 columns: what was looked at, a row a window with its bars, and the recommendation."""
     rows = answer["rows"]
@@ -54,6 +58,10 @@ def lines(answer: dict[str, Any]) -> list[str]:
     shown = [
         f"{plain(answer['model'])}: {answer['requests']} requests in {span(answer['days'] * 86_400)}, until {answer['until'][:16]}Z",
         *_wrapped(_wakes(answer["wake"])),
+    ]
+    if answer["days"] < LEAST_DAYS:  # one wake in two seconds is no forty thousand a day
+        return [*shown, "", *_sentence(answer)]
+    shown += [
         "",
         f"  {'IDLE':>8}  {'WAKES':>6}  {'SHARE-H':>7} {'HELD ' + FULL:<{BAR}}  {'SECONDS':>7} {'WAITED ' + LIGHT:<{BAR}}  {'EACH':>5}".rstrip(),
     ]  # fmt: skip
