@@ -68,6 +68,18 @@ def test_a_login_shell_keeps_srun_and_what_bash_env_said(rig: LocalRig, tmp_path
     assert output(attempt).splitlines() == ["kept", "task 0", "task 1"]
 
 
+def test_the_word_after_an_option_that_is_not_fulfilled_is_no_command(rig: LocalRig) -> None:
+    attempt = script(
+        rig, "srun -C gpu --cpu-freq high --signal=USR1 -q long -x n1,n2 echo said; srun --multi-prog tasks.conf"
+    )
+    rig.backend.start(attempt)
+    assert rig.news.settled(attempt.run_id).exit_code == 2
+    assert Path(attempt.run_dir, "stdout.log").read_text() == "said\n"
+    complaints = Path(attempt.run_dir, "stderr.log").read_text().splitlines()
+    assert [line.split("'")[1] for line in complaints[:-1]] == ["-C", "--cpu-freq", "--signal=USR1", "-x"]
+    assert "start one srun for each program" in complaints[-1]
+
+
 def test_srun_ends_with_the_highest_code_and_names_what_it_does_not_know(rig: LocalRig) -> None:
     attempt = script(rig, "srun -n 3 --exclusive --frobnicate -c2 bash -c 'exit $((SLURM_PROCID * 3))'")
     rig.backend.start(attempt)

@@ -31,7 +31,18 @@ _SILENT_FLAGS = {
 _SILENT_VALUES = {
     "-N", "--nodes", "--mpi", "--cpu-bind", "--cpu_bind", "--mem-bind", "--mem", "--mem-per-cpu", "--mem-per-gpu", "-J", "--job-name",
     "--gres", "--gpus", "-G", "--gpus-per-task", "--gpus-per-node", "--gpu-bind", "--ntasks-per-node", "-t", "--time", "-p", "--partition",
-    "-m", "--distribution", "--threads-per-core", "--hint", "-W", "--wait", "--jobid", "-A", "--account", "--qos", "-w", "--nodelist",
+    "-m", "--distribution", "--threads-per-core", "--hint", "-W", "--wait", "--jobid", "-A", "--account", "-q", "--qos", "-w", "--nodelist",
+}  # fmt: skip
+# options that are named and not fulfilled: each takes the word after it, which is not the command
+_IDLE_VALUES = {
+    "-b", "--begin", "-B", "--extra-node-info", "-C", "--constraint", "-d", "--dependency", "-F", "--nodefile", "-L", "--licenses",
+    "-M", "--clusters", "-r", "--relative", "-S", "--core-spec", "-T", "--threads", "-x", "--exclude", "--accel-bind",
+    "--acctg-freq", "--bb", "--bbf", "--bcast-exclude", "--cluster-constraint", "--comment", "--container", "--cores-per-socket",
+    "--cpu-freq", "--cpus-per-gpu", "--deadline", "--delay-boot", "--epilog", "--gid", "--gpu-freq", "--gpus-per-socket",
+    "--gres-flags", "--het-group", "--mail-type", "--mail-user", "--mcs-label", "--mincpus", "--msg-timeout", "--network",
+    "--ntasks-per-core", "--ntasks-per-gpu", "--ntasks-per-socket", "--open-mode", "--power", "--prefer", "--priority", "--profile",
+    "--prolog", "--reservation", "--signal", "--slurmd-debug", "--sockets-per-node", "--switches", "--task-epilog", "--task-prolog",
+    "--thread-spec", "--time-min", "--tmp", "--tres-bind", "--tres-per-task", "--uid", "--wckey",
 }  # fmt: skip
 _VALUES = {
     "-n": "ntasks", "--ntasks": "ntasks", "-c": "cpus", "--cpus-per-task": "cpus", "-D": "chdir", "--chdir": "chdir", "-o": "output",
@@ -86,8 +97,13 @@ def _parse(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
         elif name in _FLAGS:
             options[_FLAGS[name]] = "1"
             words.insert(0, "-" + word[2:])
+        elif name == "--multi-prog":
+            _complain("--multi-prog is not understood here: start one srun for each program")
+            raise SystemExit(2)
         else:
             _complain(f"the option {word!r} is not known here and has no effect")
+            if name in _IDLE_VALUES and not value and not equals:
+                del words[:1]
     if not words:
         _complain("no command was given\n" + _HELP)
         raise SystemExit(2)
