@@ -44,6 +44,7 @@ def test_help_of_a_verb_by_any_road(nowhere: Home, words: tuple[str, ...]) -> No
         (["submit", "--env", "=1", "--", "true"], "write K=V"),
         (["submit", "--shares", "two", "--", "true"], "--shares takes a whole number"),
         (["show"], "needs a job id"),
+        (["gateway"], "needs an argument: tenure gateway url"),
         (["wait", "1", "--timeout", "soon"], "is not a duration"),
         (["completion", "powershell"], "there is bash, zsh, fish"),
         (["policy", "chekc"], "did you mean check?"),

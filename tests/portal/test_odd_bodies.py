@@ -72,3 +72,16 @@ def test_no_body_and_no_query_is_a_bug_of_ours(
                         bugs.append((method, path, f"{parameter['name']}={value}"))
     assert bugs == []
     assert asked > 1000, "the document no longer says what there is to ask"
+
+
+def test_a_name_that_is_none_is_refused_in_our_own_words(
+    open_door: Callable[..., AbstractContextManager[Door]], tmp_path: Path
+) -> None:
+    with open_door(tmp_path / "home") as door:
+        for name in ("", "a b", "../x", "Ü", "x" * 64, ".x", "x\n"):
+            answer = door.ask("POST", "/api/v1/tokens", {"name": name})
+            assert (answer.status, answer.json["field"]) == (422, "name"), name
+            assert "small letters, digits" in answer.json["detail"]
+            assert "Value error" not in answer.json["detail"]
+        schema = door.ask("GET", "/openapi.json").json["components"]["schemas"]["NewToken"]["properties"]["name"]
+        assert schema["pattern"].startswith("^[a-z0-9]")

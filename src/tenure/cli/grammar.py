@@ -194,6 +194,7 @@ def _count(verb: Verb, parsed: Parsed) -> None:
     least, most = verb.positionals
     found = len(parsed.positionals)
     if found < least:
-        raise Usage(f"needs {'a' if least == 1 else least} {verb.what}: tenure {verb.usage}")
+        one = "an" if verb.what.startswith(tuple("aeiou")) else "a"
+        raise Usage(f"needs {one if least == 1 else least} {verb.what}: tenure {verb.usage}")
     if most is not None and found > most:
         raise Usage(f"{parsed.positionals[most]!r} is one {verb.what} too many: tenure {verb.usage}")

@@ -134,7 +134,8 @@ def _join_running(call: Call, deadline: float, progress: Progress) -> dict[str, 
             return None
         try:
             call.client.call("GET", "/readyz", timeout_s=5)
-            unheard = ["--card has no effect on a platform that runs already"] if call.parsed.many("card") else []
+            said = [f"--{key}" for key in ("card", "host", "port") if call.parsed.many(key)]
+            unheard = [f"{flag} has no effect on a platform that runs already" for flag in said]
             return {"ready": True, "already": True, "pid": who.pid, "url": address(call.settings), "notes": unheard}
         except (Unreachable, Refused) as error:
             leaving = leaving or (isinstance(error, Refused) and error.code == "GoingDown")

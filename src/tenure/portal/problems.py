@@ -138,7 +138,10 @@ async def _validation(_: Request, error: Exception) -> Response:
     else:
         assert isinstance(error, ValidationError)
         found = [(item["loc"], item["msg"]) for item in error.errors(include_url=False, include_input=False)]
-    problems = [{"field": ".".join(str(part) for part in loc), "message": message} for loc, message in found]
+    problems = [
+        {"field": ".".join(str(part) for part in loc), "message": message.removeprefix("Value error, ")}
+        for loc, message in found
+    ]
     first = problems[0]
     body = problem(InvalidRequest(f"{first['field']}: {first['message']}", field=first["field"]))
     return _written(body | {"problems": problems})

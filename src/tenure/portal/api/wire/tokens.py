@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from .base import Loose, Strict
 
@@ -32,8 +33,19 @@ class TokenLimits(Strict):
     )
 
 
+_NAME = re.compile(r"^[a-z0-9][a-z0-9._-]{0,62}$")
+
+
+def _named(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(
+            "a token is named by small letters, digits, '.', '_' and '-', at most 63, of which the first is a letter or a digit"
+        )
+    return text
+
+
 class NewToken(TokenLimits):
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$", examples=["ci"])
+    name: Annotated[str, AfterValidator(_named), Field(json_schema_extra={"pattern": _NAME.pattern}, examples=["ci"])]
     role: Literal["operator", "user"] = "user"
 
 
