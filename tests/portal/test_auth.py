@@ -134,6 +134,10 @@ def test_a_browser_comes_in_by_an_address_that_works_once(door: Door) -> None:
     assert "set-cookie" not in again.headers
     forged = door.ask("GET", "/jobs", headers={"Cookie": pair[:-1] + ("0" if pair[-1] != "0" else "1")}, over="tcp")
     assert forged.status == 401
+    name, _, rest = pair.partition("|")
+    for until in ("\xb2", "9" * 5000, "", "-1", "x"):
+        forged = door.ask("GET", "/jobs", headers={"Cookie": f"{name}|{until}|{rest.rpartition('|')[2]}"}, over="tcp")
+        assert forged.status == 401, until
 
 
 def test_cookies_of_other_programs_on_this_machine_do_no_harm(door: Door) -> None:

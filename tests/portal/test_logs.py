@@ -104,6 +104,11 @@ def test_colours_stay_and_everything_else_of_a_terminal_goes() -> None:
     assert second[-1].style == ""
 
 
+@pytest.mark.parametrize("codes", ["1" * 5000, "31;" + "0" * 5000, ";" * 5000, ":", "38;5;1"])
+def test_codes_that_no_terminal_knows_hide_no_text(codes: str) -> None:
+    assert settled(f"a \x1b[{codes}mword") == ["a word"]
+
+
 def test_a_long_line_is_cut_with_a_marker_and_only_in_the_view(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"z" * 100_000 + b"\nshort\n")

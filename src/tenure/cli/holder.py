@@ -96,7 +96,9 @@ class Watch:
     def ended(self, within_s: float) -> bool:
         """Whether the whole process has ended, waited for at most that long."""
         if self._fd is not None:
-            return bool(select.select([self._fd], [], [], within_s)[0])
+            asked = select.poll()
+            asked.register(self._fd, select.POLLIN)
+            return bool(asked.poll(within_s * 1000))
         time.sleep(min(within_s, 0.05))
         return holder(self._settings) != self._who
 

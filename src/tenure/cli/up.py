@@ -104,12 +104,14 @@ def _launch(call: Call, command: list[str], deadline: float, progress: Progress)
         finally:
             os.close(tell)
             os.close(sink)
+        asked = select.poll()
+        asked.register(ear, select.POLLIN)
         heard = b""
         while not heard.endswith(b"\n"):
             left = deadline - time.monotonic()
             if left <= 0:
                 return _not_ready(f"it is not ready yet (process {child.pid} goes on; its log is {log})")
-            if not select.select([ear], [], [], min(left, 0.2))[0]:
+            if not asked.poll(min(left, 0.2) * 1000):
                 progress.tell()
                 continue
             data = ear.read(65536)

@@ -96,9 +96,11 @@ class Sessions:
         payload, _, signature = cookie.rpartition("|")
         name, _, until = payload.partition("|")
         token = self.store.named(name)
-        if token is None or not until.isdigit() or int(until) < time.time():
+        if token is None:
             return None
         if not hmac.compare_digest(_sign(token.digest, payload).encode(), signature.encode("utf-8", "replace")):
+            return None
+        if int(until) < time.time():  # a number, since we have signed it
             return None
         return _token_caller(token)
 

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 
 from tenure.control.app import Platform
@@ -88,15 +87,20 @@ class Bell:
         """Waits until a model is declared, somebody calls, or there is other news."""
         if not self._platform.policy.models:
             listening = self._socket.fileno()
-            ready, _, _ = select.select([listening, self._wake_r], [], [])
-            self._hear(ready)
-            if listening not in ready and not self._platform.policy.models:
+            ready = self._wait_with(listening)
+            if not ready and not self._platform.policy.models:
                 return False
         return not self._stopping.is_set()
 
-    def _hear(self, ready: Sequence[int]) -> None:
+    def _wait_with(self, fd: int) -> bool:
+        """Until `fd` can be read, which is the answer, or there is other news."""
+        asked = select.poll()
+        for one in (fd, self._wake_r):
+            asked.register(one, select.POLLIN)
+        ready = {one for one, _ in asked.poll()}
         if self._wake_r in ready:
             os.read(self._wake_r, 4096)
+        return fd in ready
 
     def _keep_one(self) -> None:
         """One process from its start to its end.  Raises OSError where it cannot be started."""
@@ -110,9 +114,7 @@ class Bell:
             pidfd = os.pidfd_open(process.pid)
             try:
                 while not self._stopping.is_set():
-                    ready, _, _ = select.select([pidfd, self._wake_r], [], [])
-                    self._hear(ready)
-                    if pidfd in ready:
+                    if self._wait_with(pidfd):
                         log.warning("the gateway ended (status %s); another one is started", process.wait())
                         self._stopping.wait(max(0.0, AGAIN_S - (time.monotonic() - began)))
                         return

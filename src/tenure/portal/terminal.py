@@ -100,9 +100,14 @@ def _row(line: str, style: frozenset[str]) -> tuple[tuple[Span, ...], frozenset[
     return tuple(spans), style
 
 
+_CODE_DIGITS = 5  # no code is as long; a program may print a thousand digits, which int() does not take
+
+
 def _styled(style: frozenset[str], codes: str) -> frozenset[str]:
     """The style after an SGR sequence; colours beyond the sixteen are left as they were."""
-    numbers = [int(code) if code.isdigit() else 0 for code in codes.replace(":", ";").split(";")]
+    numbers = [int(code or "0") for code in codes.replace(":", ";").split(";") if len(code) < _CODE_DIGITS]
+    if not numbers:
+        return style
     if numbers[0] in (38, 48):
         return style
     for number in numbers:
