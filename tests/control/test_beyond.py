@@ -40,6 +40,7 @@ def test_two_that_take_turns_are_stopped_and_the_diary_has_both_names(house: Hou
     jobs = [house.gpu("sleep", "60", shares=8, priority="batch", name=n, grace="1s") for n in ("ping", "pong")]
     first, second = jobs
     house.wait(first, "running")
+    house.wait_reason(second, "WaitingForQuota")  # the loop has heard of it
 
     def raise_priority(job: str, priority: int) -> None:
         """As an operator's change of a class would: the loop hears of it."""
