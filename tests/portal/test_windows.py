@@ -126,6 +126,14 @@ def test_one_that_never_began_has_no_beginning(visit: Visit, door: Door) -> None
     expect(begins).to_have_text("–")
 
 
+@pytest.mark.parametrize("length", [True, False, 0, -1, 1.5, "", "soon", "0", [], {}, 10**30])
+def test_a_length_that_is_none_claims_nothing(door: Door, length: Any) -> None:
+    answer = door.ask("POST", "/api/v1/windows", {"for": length})
+    assert answer.status in (400, 422), answer.body
+    assert "for" in str(answer.json)
+    assert door.ask("GET", "/api/v1/windows").json == []
+
+
 def test_only_its_owner_or_an_operator_lets_go_of_it(door: Door) -> None:
     tokens = {}
     for name in ("ann", "bob"):

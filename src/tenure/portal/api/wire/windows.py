@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from .base import Loose, Strict
 
@@ -33,7 +33,7 @@ class Window(Loose):
 
 
 class ClaimWindow(Strict):
-    length: str | int | None = Field(
+    length: str | StrictInt | None = Field(
         default=None, alias="for", description="How long; two hours otherwise.", examples=["2h"]
     )
     card: str | None = Field(default=None, description="The one that is free soonest, otherwise.")
