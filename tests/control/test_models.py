@@ -232,6 +232,20 @@ def test_of_two_language_models_one_fits_and_the_others_why_says_so(
     until(house, "ready", name="two")
 
 
+def test_nobody_has_the_place_of_a_model_that_has_room_nowhere(models: Callable[..., House], tmp_path: Path) -> None:
+    declare(tmp_path / "home", "one")
+    declare(tmp_path / "home", "vast", shares=99)
+    house = models()
+    verbs.wake(house.platform, "one", caller=ME)
+    until(house, "ready", name="one")
+    verbs.wake(house.platform, "vast", caller=ME)
+    waits = house.until("it has no hope", lambda: not (row := model(house, "vast"))["placeable"] and row)
+    told = views.why(house.platform, waits["job_id"])
+    assert waits["reason"] == told["reason"] == "ExceedsMaxQuota"
+    assert "model one" not in told["message"]
+    assert waits["message"] == told["message"]
+
+
 def test_a_job_that_only_says_it_serves_a_model_is_not_believed(models: Callable[..., House], tmp_path: Path) -> None:
     declare(tmp_path / "home", "small")
     house = models()

@@ -45,4 +45,5 @@ def why_it_waits(platform: Platform, kept: Kept, live: Live | None, everybody: I
         others = [one for holder in holders if (one := platform.conductor.live.get(JobId(holder)))]
     kept.blocked_by = tuple(sorted(k.model.name for k in everybody if k.job in holders and k is not kept))
     kept.placeable = str(told.reason) not in HOPELESS
-    return str(told.reason), told.message + in_the_place(kept.model.name, others)
+    tail = in_the_place(kept.model.name, others) if kept.placeable else ""  # were they gone, it would wait all the same
+    return str(told.reason), told.message + tail

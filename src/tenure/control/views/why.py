@@ -17,6 +17,7 @@ from ..clock import wire
 from ..live import Live
 from ..lookup import rows_of
 from ..model_jobs import in_the_place, model_of
+from ..model_waiting import HOPELESS
 from .events import event_json
 from .expected import expected_start
 from .story import phases
@@ -88,7 +89,7 @@ def _waiting(platform: Platform, row: JobRow, answer: dict[str, Any]) -> None:
         answer["reason"], answer["message"] = str(explanation.reason), explanation.message
         answer["blockers"] = [_blocker(platform, blocker) for blocker in explanation.blockers]
         mine = model_of(live)
-        if mine is not None:
+        if mine is not None and answer["reason"] not in HOPELESS:
             keys = (holder.key for blocker in explanation.blockers for holder in blocker.held_by)
             others = [one for key in keys if (one := platform.conductor.live.get(JobId(key)))]
             answer["message"] += in_the_place(mine, others)
