@@ -21,7 +21,7 @@ from tenure.control import verbs, views
 from tenure.control.caller import Caller
 from tenure.control.clock import Clock
 from tenure.domain.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from tenure.domain.ids import Instant
+from tenure.domain.ids import Instant, JobId
 from tenure.ledger import fold
 
 from .conftest import ME, House
@@ -163,6 +163,19 @@ def test_it_waits_for_anothers_training_and_says_so(house: House) -> None:
     assert house.show(late)["state"] == "queued"
     verbs.release_window(house.platform, window, caller=ANN)
     house.wait(late, "running")
+    check_windows(house)
+
+
+def test_it_says_what_it_waits_for_as_long_as_there_is_something(house: House) -> None:
+    training = gpu(house, BOB, "training")
+    house.until("it runs", lambda: house.show(training)["state"] == "running")
+    window = claim(house, wait=True)
+    house.until("it waits", lambda: f"job {training}" in str(views.window(house.platform, window)["message"]))
+    with (conductor := house.platform.conductor).lock:  # between the end of the last in its way and the next look
+        live = conductor.live.pop(JobId(training))
+        said = str(views.window(house.platform, window)["message"])
+        conductor.live[live.id] = live
+    assert said.startswith("is about to hold card ")
     check_windows(house)
 
 

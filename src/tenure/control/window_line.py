@@ -69,7 +69,7 @@ class WindowLine(WindowBook):
         if self._taking.get(row.card) == row.id:
             there = self.occupants(conductor, row)
             named = ", ".join(f"job {live.id} ({live.spec.name})" for live in there[:3])
-            return f"waits until {named or 'nothing'} has left card {row.card}"
+            return f"waits until {named} has left card {row.card}" if named else f"is about to hold card {row.card}"
         ahead = [other for other in self.of_card(row.card) if other.id != row.id and self._is_ahead(other, row)]
         named = ", ".join(f"window {other.id} of {other.owner}" for other in ahead)
         return f"waits its turn for card {row.card} after {named}" if named else f"waits its turn for card {row.card}"
