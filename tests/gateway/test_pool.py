@@ -154,6 +154,43 @@ def test_an_answer_that_breaks_off_is_never_taken_for_whole(parts: tuple[bytes, 
     play(scene())
 
 
+@pytest.mark.parametrize(
+    ("head", "says_so"),
+    [
+        (b"HTTP/1.1 799 Odd\r\ncontent-length: 2\r\n\r\nhi", "no HTTP"),
+        (b"HTTP/1.1 600 Odd\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", "no HTTP"),
+        (b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n", "101"),
+    ],
+)
+def test_what_no_client_could_be_told_is_no_answer(head: bytes, says_so: str) -> None:
+    async def scene() -> None:
+        faults: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, fault: faults.append(fault))
+        async with server(says(head)) as port:
+            pool = Pool()
+            with pytest.raises(Left, match=says_so):
+                await asked(pool, port)
+            await pool.close()
+        assert faults == []
+
+    play(scene())
+
+
+def test_a_trailer_changes_nothing_in_the_head() -> None:
+    async def scene() -> None:
+        chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nset-cookie: a=b\r\n\r\n"
+        async with server(says(chunked)) as port:
+            pool = Pool()
+            for _ in range(2):
+                answer = await pool.ask(port, HEAD % 1, b"?")
+                assert await answer.read() == b"hi"
+                assert answer.headers == [(b"transfer-encoding", b"chunked")]
+                answer.close()
+            await pool.close()
+
+    play(scene())
+
+
 def test_what_came_before_the_break_is_handed_over_first() -> None:
     async def scene() -> None:
         async with server(says(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf", end=True)) as port:

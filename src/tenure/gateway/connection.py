@@ -172,6 +172,10 @@ class Connection(asyncio.Protocol):
         self.silent = False
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._fail(Left("it answered 101, and nobody had asked for another protocol"))
+            self._transport.abort()
+            return
         except httptools.HttpParserError as error:
             self._fail(Left(f"it answered what is no HTTP: {error}"))
             self._transport.abort()
@@ -201,6 +205,8 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ httptools' callbacks
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._answer is not None:
+            return  # a trailer: what stands behind a body changes nothing that stands before it
         self._head_size += len(name) + len(value)
         if self._head_size > MAX_HEAD:
             raise ValueError("its head is too large")
@@ -210,6 +216,8 @@ class Connection(asyncio.Protocol):
         if self._answer is not None:
             raise ValueError("two answers to one request")
         status = self._parser.get_status_code()
+        if status > 599:
+            raise ValueError(f"there is no status {status}")
         if status < 200:  # 100, 103: the answer itself follows
             self._headers = []
             return
