@@ -346,6 +346,64 @@ def test_of_many_at_once_no_more_are_let_in_than_the_budget_is_enough_for(far: F
     assert key.chat(**fields).status == 200, "and what was set aside is there again"
 
 
+def test_however_requests_end_nothing_stays_set_aside(far: Far) -> None:
+    limit = 10**8
+    key, home = far.key(tokens_per_minute=limit), far.home
+    home.declare("dies", "--load", "0.2", "--die-loading", "3", queueName="general")
+    home.declare("drops", "--drop", "4", queueName="general")
+    home.declare("lies", "--lie", queueName="general")
+    home.declare("loads", "--load", "600", queueName="general", stopTimeout="1s")
+    home.rest("POST", "/policy:reload")
+    eventually(lambda: {"dies", "drops", "lies", "loads"} <= set(key.models()))
+
+    def gone_after(seconds: float, model: str, **fields: Any) -> int:
+        with suppress(TimeoutError):
+            key.chat(model, timeout=seconds, **fields)
+        return 499
+
+    def gone_mid_stream() -> int:
+        connection, body = home.connect(), json.dumps({"model": "small", "stream": True, "chunks": 10**6})
+        connection.request("POST", "/v1/chat/completions", body, {**key.bearer, "Content-Type": "application/json"})
+        connection.getresponse().read(1000)
+        connection.close()
+        return 499
+
+    def at_once(model: str) -> int:
+        headers = key.bearer | {"X-Tenure-Wait": "0"}
+        return home.ask("POST", "/v1/chat/completions", {"model": model, "messages": []}, headers=headers).status
+
+    ends: dict[int, list[Callable[[], int]]] = {
+        200: [lambda: key.chat().status, lambda: key.chat(stream=True, die_at=2).status],
+        400: [lambda: home.ask("POST", "/v1/chat/completions", b"{", headers=key.bearer).status],
+        404: [lambda: key.chat("nobody").status],
+        499: [
+            lambda: gone_after(0.3, "loads"),
+            lambda: gone_after(1.5, "loads", stream=True),  # its pings have begun
+            lambda: gone_after(0.3, "small", think=5),
+            gone_mid_stream,
+        ],
+        502: [lambda: key.chat("drops").status],
+        503: [
+            lambda: key.chat("dies").status,
+            lambda: key.chat("lies").status,
+            lambda: at_once("loads"),
+        ],
+    }
+    for status, ways in ends.items():
+        for way in ways:
+            assert way() == status
+    rest = guess(50, max_tokens=50)
+
+    def aside() -> int:
+        """By what the next one is told, beyond what is used within the minute."""
+        kept = json.loads((home.path / "gateway" / "use.json").read_text())["tokens"][key.name]
+        used = sum(tokens for _, _, tokens in kept["minute"])
+        left = int(key.chat(max_tokens=50).headers["x-ratelimit-remaining-tokens"])
+        return limit - used - rest - left
+
+    eventually(lambda: aside() == 0)
+
+
 def test_what_was_used_outlives_a_gateway_that_is_killed(far: Far) -> None:
     key = far.key(requests_per_minute=4, tokens_per_day=1000)
     assert [key.chat().status for _ in range(4)] == [200] * 4
