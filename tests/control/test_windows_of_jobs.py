@@ -178,6 +178,23 @@ def test_an_open_window_that_its_job_does_not_use_is_given_back(
     assert f"job {job}, for which it was claimed, did not start: " in message
 
 
+def test_an_open_window_waits_anew_for_a_job_that_started_and_failed_between_two_looks(
+    turned: WindowStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(window_jobs, "PATIENCE_US", 2_000_000)
+    job = put(turned, ANN, window=True)
+    turned.one_fails(pick=0)
+    with monkeypatch.context() as unseen:
+        unseen.setattr(turned.conductor.windows, "look", lambda _: None)
+        turned.pass_time(seconds=1)
+        assert job_state(turned, job) == "running"
+        turned.one_fails(pick=0)
+    for then in ("queued", "running"):
+        turned.pass_time(seconds=1)
+        assert job_state(turned, job) == then
+    assert the_last_windows(turned) == [("w1", "active", "")]
+
+
 def test_a_job_that_lets_a_window_go_to_waste_does_not_get_the_next_at_once(
     turned: WindowStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,7 +122,7 @@ class Idle:
     """Open windows whose jobs have yet to start, and jobs that let one go to waste.  Times are steady."""
 
     def __init__(self) -> None:
-        self._since: dict[str, Instant] = {}
+        self._since: dict[str, tuple[int, Instant]] = {}  # after which attempt, and since when
         self._in_line: set[str] = set()  # of those whose jobs were in line at the last look
         self._rest: dict[JobId, Instant] = {}
 
@@ -135,7 +135,10 @@ class Idle:
         self._in_line.discard(row.id)
         if live.in_engine:
             self._in_line.add(row.id)
-        if now < self._since.setdefault(row.id, now) + PATIENCE_US:
+        after, since = self._since.setdefault(row.id, (live.attempts, now))
+        if after != live.attempts:  # it started, and is queued again: that was over between two looks
+            self._since[row.id], since = (live.attempts, now), now
+        if now < since + PATIENCE_US:
             return False
         if live.in_engine and not was_in_line:
             conductor.wake()  # it came into line this moment, and may start
@@ -157,7 +160,7 @@ class Idle:
         return self._rest.get(job)
 
     def next_due(self) -> list[Instant]:
-        return [*(Instant(since + PATIENCE_US) for since in self._since.values()), *self._rest.values()]
+        return [*(Instant(since + PATIENCE_US) for _, since in self._since.values()), *self._rest.values()]
 
     def look(self, now: Instant) -> None:
         self._rest = {job: until for job, until in self._rest.items() if until > now}
