@@ -62,6 +62,16 @@ def test_what_is_no_inference_never_wakes() -> None:
     assert desk.flying("a", inference=True) == 0
 
 
+def test_a_model_that_went_while_its_request_was_read_is_not_found() -> None:
+    desk = Desk()
+    desk.see([ASLEEP], 0)
+    desk.see([], 1)
+    (refusal,) = asked(desk, 1, now=1)
+    assert isinstance(refusal, Refuse)
+    assert (refusal.status, refusal.code) == (404, "model_not_found")
+    assert desk.finished(1, 2) == []
+
+
 def test_no_more_are_held_than_the_bound() -> None:
     desk = two(ASLEEP, ASLEEP)
     for id in range(5):

@@ -105,9 +105,12 @@ class Names:
                 lambda found: found[0][: found.start(1) - found.start()] + model.encode() + b"\r\n", request.body
             )
         elif fields is not None:
-            fields["model"] = model
-            text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
-            request.body = text.encode("utf-8", "surrogatepass")
+            again = partial(_written, fields | {"model": model})
+            request.body = await asyncio.to_thread(again) if len(request.body) > LARGE_JSON else again()
+
+
+def _written(fields: Mapping[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 
 async def _parsed(body: bytes) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Desk:
         for name in [name for name in self._lines if name not in table]:
             line = self._lines[name]
             for ticket in list(line.waiting.values()):
-                actions.append(self._refuse(line, ticket, 404, "model_not_found", f"the model {name!r} is no longer declared"))  # fmt: skip
+                actions.append(self._refuse(line, ticket, 404, "model_not_found", _gone(name)))
             self._unclaim(line)
             if not line.flying:
                 del self._lines[name]
@@ -85,8 +85,10 @@ class Desk:
         return actions + self.tick(now)
 
     def arrive(self, ticket: Ticket, now: float) -> list[Action]:
-        """A request for a model that the table knows."""
-        line = self._lines[ticket.model]
+        """A request for a model that the table knows, or knew when the request was read."""
+        line = self._lines.get(ticket.model)
+        if line is None:
+            return [Refuse(ticket.id, 404, "model_not_found", _gone(ticket.model))]
         self._of[ticket.id] = ticket.model
         if self._takes(line, now):
             return [self._forward(line, ticket)]
@@ -339,6 +341,10 @@ class Desk:
             self.held -= 1
         self._of.pop(ticket.id, None)
         return Refuse(ticket.id, status, code, message, retry_after_s)
+
+
+def _gone(model: str) -> str:
+    return f"the model {model!r} is no longer declared"
 
 
 def _waited(ticket: Ticket, now: float) -> float:
