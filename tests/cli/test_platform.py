@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -129,6 +130,24 @@ def test_down_after_kill_9_ends_what_the_daemon_left(running: Home) -> None:
     answer = running.tenure("down")
     assert answer.code == 0, answer
     assert f"its jobs go on ({job}.1)" in answer.err
+    assert processes_of(running.path) == []
+
+
+def test_down_says_what_keeps_the_platform_from_stopping(running: Home) -> None:
+    """Nothing can be written, as on a full disk: who waits is told why, once, and the end comes when it can be written."""
+    job = running.submit("--", "sleep", "600")
+    running.until(job, "running")
+    daemon = running.pid()
+    limits = resource.prlimit(daemon, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    down = running.spawn("down", "--timeout", "30s")
+    try:
+        assert down.stderr is not None
+        assert re.search(rb"cannot stop yet: the ledger at .* is not usable now", down.stderr.readline())
+        assert down.poll() is None
+    finally:
+        resource.prlimit(daemon, resource.RLIMIT_FSIZE, limits)
+    _, rest = down.communicate(timeout=60)
+    assert (down.returncode, rest.count(b"cannot stop")) == (0, 0)
     assert processes_of(running.path) == []
 
 

@@ -15,6 +15,8 @@ from .render import emit, note
 from .supervisors import alive
 from .times import seconds_of
 
+LOOK_S = 2.0  # between two questions whether something is in the way
+
 VERB = Verb(
     usage="down [--keep-jobs]",
     options=(
@@ -72,12 +74,27 @@ def _wait(call: Call, watch: Watch) -> bool:
     """Until the daemon has ended, and with it all that it was to end.  False after --timeout."""
     text = call.parsed.text("timeout")
     deadline = time.monotonic() + seconds_of(text, flag="--timeout") if text else None
+    said, ask_again = "", time.monotonic() + LOOK_S
     with Progress("stopping the platform") as progress:
         while not watch.ended(0.2):
-            if deadline is not None and time.monotonic() > deadline:
+            now = time.monotonic()
+            if deadline is not None and now > deadline:
                 return False
+            if now > ask_again:
+                trouble = _trouble(call)
+                if trouble and trouble != said:
+                    note(f"the platform cannot stop yet: {trouble}")
+                said, ask_again = trouble or said, time.monotonic() + LOOK_S
             progress.tell(_leaving(call))
     return True
+
+
+def _trouble(call: Call) -> str:
+    """Why the platform cannot go on as it wants to, such as a full disk; "" where it can, or does not answer."""
+    try:
+        return str(call.client.call("GET", "/status", timeout_s=1).get("trouble", ""))
+    except (Unreachable, Refused):
+        return ""
 
 
 def _leaving(call: Call) -> str:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tenure.domain.attempt import Backend, Observation, Stop
+from tenure.domain.errors import TenureError
 from tenure.domain.ids import CardId, Instant, JobId, RunId, WorkloadKey, split_run_id
 from tenure.domain.job import JobSpec
 from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
@@ -89,6 +90,7 @@ class Conductor:
         self._timers: list[tuple[Instant, JobId]] = []
         self._thread: threading.Thread | None = None
         self.faults = 0
+        self.trouble = ""  # why the last step failed; "" where it did not
         self.pulse = Pulse()
 
     # ------------------------------------------------------------------ the outside
@@ -167,8 +169,12 @@ class Conductor:
                 taken, batch = batch, []
                 with self.pulse.step():
                     self.step(taken)
-            except Exception:
+                self.trouble = ""
+            except Exception as error:
                 self.faults += 1
+                self.trouble = (
+                    str(error) if isinstance(error, TenureError) else f"a bug: {type(error).__name__}: {error}"
+                )
                 log.exception("a step of the conductor failed; the state is rebuilt from the ledger")
                 if not self._behind:
                     self.wake()  # at once, and from then on every second until it works: a full disk may last

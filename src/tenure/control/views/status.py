@@ -32,5 +32,6 @@ def status(platform: Platform) -> dict[str, Any]:
         "backend": {"name": platform.backend.name, "ok": health.ok, "message": health.message, **health.details},
         "ledger": {"url": platform.settings.ledger_shown, "last_event": platform.news.cursor},
         "faults": platform.conductor.faults,
+        "trouble": platform.conductor.trouble,
         "problems": [problem_json(problem) for problem in platform.policy.problems],
     }
