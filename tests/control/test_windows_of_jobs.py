@@ -320,3 +320,20 @@ def test_residents_leave_only_for_a_window(house: House) -> None:
         gpu(house, ANN, including_resident=True)
     with pytest.raises(InvalidRequest, match="true or false"):
         gpu(house, ANN, window=True, including_resident="yes")
+
+
+def test_no_window_opens_for_a_job_whose_room_a_resident_in_line_would_take(house: House) -> None:
+    """Another window had sent the resident away, and it is back before the job."""
+    resident = gpu(house, BOB, "always-on")
+    house.until("it runs", lambda: house.show(resident)["state"] == "running")
+    first = gpu(house, ANN, window=True, including_resident=True)
+    house.until("it runs", lambda: house.show(first)["state"] == "running")
+    second = gpu(house, ANN, window=True, shares=8)
+    house.until("it waits", lambda: window_of(house, second)["state"] == "waiting")
+    house.cancel(first)
+    house.until("the resident is back", lambda: house.show(resident)["state"] == "running")
+    kept_out(house, second, "which a window does not ask to leave")
+    assert [
+        window["opened_at"] for window in views.windows(house.platform, all=True) if window["job_id"] == second
+    ] == [None]
+    check_windows(house)

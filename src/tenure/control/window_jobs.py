@@ -15,7 +15,7 @@ from tenure.domain.ids import CardId, Instant, JobId, WorkloadKey
 from tenure.domain.lifecycle import HOLDS_QUOTA, JobState
 from tenure.domain.reasons import EvictionReason, PendingReason
 from tenure.domain.window import WindowState
-from tenure.domain.workload import Card
+from tenure.domain.workload import Card, Workload
 from tenure.ledger import WindowRow
 
 from .live import Live
@@ -51,6 +51,7 @@ class Obstacles:
         self._conductor = conductor
         self._known: dict[tuple[int, int, CardId], Obstacle | None] = {}
         self._there: dict[CardId, list[Live]] | None = None
+        self._residents: list[Workload] | None = None
 
     def of(self, live: Live, card: Card) -> Obstacle | None:
         """None: it would start, if those left the card whom its window asks to leave or waits for."""
@@ -93,6 +94,7 @@ class Obstacles:
             card=card.id,
             without=[WorkloadKey(one.id) for one in ends],
             returning=[WorkloadKey(one.id) for one in gone if one not in ends],
+            entering=() if live.spec.including_resident else self._residents_in_line(rule),
             now=conductor.clock.steady(),
         )
         if found is None:
@@ -107,6 +109,15 @@ class Obstacles:
         there = self._on(card.id)
         stays = [one for one in there if one is not live and rule.resident(one) and one.priority >= live.priority]
         return [] if _has_room(card, live, stays) else stays
+
+    def _residents_in_line(self, rule: Rule) -> list[Workload]:
+        """Whom its window does not keep out, and who may come before the job: those that another one has sent away, say."""
+        if self._residents is None:
+            queued = (one for one in self._conductor.live.values() if one.state is JobState.QUEUED)
+            free = (one for one in queued if one.in_engine or one.reason == PendingReason.WAITING_FOR_WINDOW)
+            residents = (one for one in free if rule.resident(one) and not one.spec.window)
+            self._residents = [one.workload(self._conductor.cards) for one in residents]
+        return self._residents
 
     def _on(self, card: CardId) -> list[Live]:
         """Who is on each card is found once: thousands may wait in line."""

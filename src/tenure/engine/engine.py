@@ -252,11 +252,12 @@ class Engine:
         card: CardId,
         without: Iterable[WorkloadKey],
         returning: Iterable[WorkloadKey] = (),
+        entering: Iterable[Workload] = (),
         now: Instant,
     ) -> Explanation | None:
         """What keeps `w` from starting when these have left the card and it takes nobody else; None: nothing does.
 
-        `returning` leave it, too, and are in line again: another card may have room for them.  Played on copies, first
+        It takes those of `entering` all the same, who are in line or are about to be.  `returning` leave it, too, and are in line again: another card may have room for them.  Played on copies, first
         with `w` alone and then with those who would come before it.  One that would have to wait for its victims alone
         is as good as started.
         """
@@ -267,12 +268,15 @@ class Engine:
         queue = copy._world.items[w.key].queue
         if queue is not None and starts(w.key, play(copy.cycle, copy.has_heads, now)):
             rank = copy._world.items[w.key].rank
+            enter = {one.key: one for one in entering}
             rivals = [*rivals_of(self._world, queue.spec.name, w.key, rank), *back]
+            rivals = [replace(one, avoid=one.avoid | {card}) for one in rivals if one.key not in enter]
+            rivals += [replace(one, avoid=one.avoid - {card}) for one in enter.values()]
             if not rivals:
                 return None
             copy = self._copy(gone, ())
             for rival in rivals:
-                copy.add(replace(rival, avoid=rival.avoid | {card}))
+                copy.add(rival)
             copy.add(w)
             if starts(w.key, play(copy.cycle, copy.has_heads, now)):
                 return None
