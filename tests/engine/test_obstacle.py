@@ -63,6 +63,20 @@ def test_nothing_is_in_the_way_of_one_whose_card_is_cleared() -> None:
     assert obstacle(engine, without=("there",)) is None
 
 
+@pytest.mark.parametrize("in_line", [True, False])
+def test_one_that_may_enter_takes_its_room_before_it(in_line: bool) -> None:
+    engine = lab(count=1)
+    first = workload(
+        {"job": "first", "queue": "main", "gpu": 5, "memory": "1Gi", "priority": "high"}, at=NOW, priorities=PRIORITIES
+    )
+    if in_line:
+        engine.add(replace(first, avoid=frozenset({FIRST})))
+    for gpu, enters, is_free in ((3, True, True), (4, True, False), (4, False, True)):
+        entering = [first] if enters else []
+        found = engine.obstacle(wanted(gpu=gpu), card=FIRST, without=(), entering=entering, now=NOW)
+        assert (found is None) is is_free, (gpu, enters)
+
+
 def test_a_place_is_not_enough_where_the_quota_is_anothers() -> None:
     engine = lab({"job": "a", "queue": "main", "gpu": 8}, {"job": "b", "queue": "other", "gpu": 0})
     free = SECOND if place_of(engine, "a") == FIRST else FIRST
