@@ -68,8 +68,38 @@ def test_what_a_shrunk_gang_stubbornly_keeps_is_killed(rig: LocalRig, tmp_path: 
     eventually(
         lambda: any(line["kind"] == "exited" and line["rank"] == 1 and line["signal"] == 9 for line in lines(attempt))
     )
-    seen = rig.backend.observe([(attempt.run_id, attempt.run_dir)])[attempt.run_id]
-    assert (seen.state, seen.processes) == (AttemptState.RUNNING, 1)
+    seen = rig.news.wait(attempt.run_id, lambda seen: seen.processes == 1)
+    assert seen.state is AttemptState.RUNNING
+    kinds = [line["kind"] for line in lines(attempt)]
+    assert kinds.index("let-go") < kinds.index("exited") < kinds.index("live"), (
+        "a place is kept until its rank has left"
+    )
+
+
+def test_a_rank_that_was_let_go_keeps_its_place_until_its_last_process_has_left(rig: LocalRig, tmp_path: Path) -> None:
+    leaves = "trap '' TERM; touch up.1b; read x < go"
+    program = f'if [ $RANK = 1 ]; then setsid bash -c "{leaves}" & fi; touch up.$RANK; exec sleep 900'
+    os.mkfifo(tmp_path / "go")
+    attempt = rig.job("bash", "-c", program, processes=2, gang=True, min_processes=1)
+    rig.backend.start(attempt)
+    rig.news.running(attempt.run_id)
+    eventually(lambda: all((tmp_path / f"up.{k}").exists() for k in ("0", "1", "1b")))
+    rig.backend.shrink(attempt.run_id, attempt.run_dir, 1, Stop(kind=StopKind.PREEMPT, reason="Preempted", grace_s=60))
+    eventually(lambda: any(line["kind"] == "exited" and line["rank"] == 1 for line in lines(attempt)))
+    assert rig.backend.observe([(attempt.run_id, attempt.run_dir)])[attempt.run_id].processes == 2
+    (tmp_path / "go").write_text("x\n")
+    rig.news.wait(attempt.run_id, lambda seen: seen.processes == 1)
+
+
+def test_a_rank_that_ends_well_keeps_its_place_until_the_gang_gives_it_up(rig: LocalRig, tmp_path: Path) -> None:
+    """Its place is none that another rank could give back: on several cards each has one of its own."""
+    attempt = rig.job("bash", "-c", "[ $RANK = 0 ] || exec sleep 900", processes=3, gang=True, min_processes=1)
+    rig.backend.start(attempt)
+    eventually(lambda: any(line["kind"] == "exited" and line["rank"] == 0 for line in lines(attempt)))
+    assert rig.backend.observe([(attempt.run_id, attempt.run_dir)])[attempt.run_id].processes == 3
+    rig.backend.shrink(attempt.run_id, attempt.run_dir, 2, Stop(kind=StopKind.PREEMPT, reason="Preempted", grace_s=60))
+    rig.news.wait(attempt.run_id, lambda seen: seen.processes == 2)
+    assert sum(line["kind"] == "live" for line in lines(attempt)) == 1
 
 
 def test_every_index_of_a_work_list_runs_and_a_failed_one_is_tried_again(rig: LocalRig, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from datetime import datetime
 
 from tenure.control import views
 from tenure.domain.attempt import Stop, StopKind
@@ -75,6 +77,19 @@ def test_an_elastic_gang_gives_up_its_surplus_before_it_is_taken(house: House):
     kinds = [e["kind"] for e in views.events(house.platform, job=gang)]
     assert "JobShrunk" in kinds
     assert "JobPreempted" not in kinds
+
+
+def test_nobody_starts_in_the_place_of_a_rank_that_has_yet_to_leave(house: House):
+    stubborn = "if [ $RANK -gt 1 ]; then trap '' TERM; fi; echo up; while :; do sleep 0.05; done"
+    gang = house.gpu("bash", "-c", stubborn, gang="6:2", priority="batch", grace="1s")
+    house.wait(gang, "running")
+    training = house.gpu("true", shares=5, priority="training")
+    house.wait(training)
+    journal = (house.run_dir(gang) / "supervisor.jsonl").read_text().splitlines()
+    left = [line for line in map(json.loads, journal) if line["kind"] == "exited" and line["rank"] >= 3]
+    assert len(left) == 3
+    admitted = datetime.fromisoformat(house.show(training)["admitted_at"]).timestamp() * 1e6
+    assert max(line["at"] for line in left) <= admitted
 
 
 def test_what_waits_says_so_in_order(house: House):

@@ -30,11 +30,15 @@ class Roster(Protocol):
     def shrink(self, count: int) -> list[int]:
         """Ranks >= `count` are no longer wanted; returns those of them that still run."""
 
+    def left(self, rank: int) -> None:
+        """Nothing is left of a rank that was let go."""
+
     def exited(self, exit_: Exit, *, told: bool = False) -> list[Seat]:
         """Take note of a death; returns those to start now.  Whoever was `told` to stop cannot fail."""
 
     @property
-    def live(self) -> int: ...
+    def live(self) -> int:
+        """How many places it needs."""
 
     @property
     def failure(self) -> Exit | None:
@@ -49,7 +53,11 @@ class Roster(Protocol):
 
 
 class Gang:
-    """Every rank starts at once; the first that fails ends all.  Ranks that were let go by `shrink` may end as they like."""
+    """Every rank starts at once; the first that fails ends all.  Ranks that were let go by `shrink` may end as they like.
+
+    A rank keeps its place to the end of the gang, also when it has ended well before the others; one that was let go
+    keeps it until it has left, and while one below it stays: places are given back from the end.
+    """
 
     kind = "gang"
 
@@ -57,6 +65,7 @@ class Gang:
         self.size = len(ranks)
         self._wanted = set(ranks)
         self._running = set(ranks)
+        self._leaving: set[int] = set()
         self._exits: dict[int, Exit] = {}
         self.failure: Exit | None = None
 
@@ -73,11 +82,16 @@ class Gang:
     def shrink(self, count: int) -> list[int]:
         """Ranks >= `count` are no longer wanted; returns those of them that still run."""
         self._wanted = {rank for rank in self._wanted if rank < count}
-        return sorted(rank for rank in self._running if rank >= count)
+        gone = {rank for rank in self._running if rank >= count}
+        self._leaving |= gone
+        return sorted(gone)
+
+    def left(self, rank: int) -> None:
+        self._leaving.discard(rank)
 
     @property
     def live(self) -> int:
-        return len(self._running & self._wanted)
+        return max(self._wanted | self._leaving, default=-1) + 1
 
     @property
     def main(self) -> Exit | None:
@@ -117,6 +131,9 @@ class WorkList:
 
     def shrink(self, count: int) -> list[int]:
         return []  # an index is work to be done, not a place to give up
+
+    def left(self, rank: int) -> None:
+        pass
 
     def exited(self, exit_: Exit, *, told: bool = False) -> list[Seat]:
         self._free.append(self._running.pop(exit_.rank))

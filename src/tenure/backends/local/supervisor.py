@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from . import processes
@@ -54,6 +55,8 @@ class Supervisor:
         self.failure: Failure | None = None  # to launch
         self.stops: list[dict[str, Any]] = []  # that took effect
         self.letting_go: list[tuple[float, Member]] = []  # members that a shrunk gang gives up, and when to kill them
+        self.leaving: dict[int, Member] = {}  # the same by rank, until nothing is left of them
+        self.places = 0  # as they were last told
         self.limit: float | None = None  # when the time limit strikes, by the monotonic clock
         self.warning: float | None = None  # when its warning goes out
         self.epoll = select.epoll()
@@ -138,7 +141,8 @@ class Supervisor:
         begun = self.journal.facts.known.get("started_at") is not None
         if begun or self.failure is not None or self.starter.unborn():
             return
-        self.journal.write("started", live=self.roster.live)
+        self.places = self.roster.live
+        self.journal.write("started", live=self.places)
         if self.job["time_limit_s"] is not None:
             self.limit = self.clock.monotonic() + self.job["time_limit_s"]
             if self.job["stop_signal"]:
@@ -170,6 +174,7 @@ class Supervisor:
                 self._on_exit(member, status)
         if not self.starter.members and not self.stops and self.failure is None and self.ladder.due is None:
             self.ladder.begin(signal.SIGTERM, LEFTOVER_GRACE_S)  # the program has ended, what it left behind has to
+        self._see_off()
         return False
 
     def _on_exit(self, member: Member, status: int) -> None:
@@ -185,8 +190,13 @@ class Supervisor:
                 self.ladder.begin(signal.SIGTERM, min(PARTNER_GRACE_S, self.job["grace_s"]))
         elif more:
             self.starter.launch(more, together=False)
-        elif self.roster.live:
-            self.journal.write("live", live=self.roster.live)
+        else:
+            self._say_places()
+
+    def _say_places(self) -> None:
+        if self._begun() and self.roster.live not in (0, self.places):
+            self.places = self.roster.live
+            self.journal.write("live", live=self.places)
             self._tell()
 
     # -- stopping ---------------------------------------------------------------------------------------------------
@@ -244,13 +254,24 @@ class Supervisor:
         for member in [m for m in self.starter.members.values() if m.seat.rank in ranks]:
             self.tree.signal(processes.signal_number(request["signal"]), only=self._belongings(member))
             self.letting_go.append((self.clock.monotonic() + float(request["grace_s"]), member))
+            self.leaving[member.seat.rank] = member
         if ranks:
-            self.journal.write("live", live=self.roster.live, let_go=ranks, reason=request.get("reason", ""))
-            self._tell()
+            self.journal.write("let-go", ranks=ranks, reason=request.get("reason", ""))
+        self._say_places()  # ranks that had ended before leave at once
+
+    def _see_off(self) -> None:
+        """A rank that was let go gives its place back when its last process has left, not when it is asked to."""
+        for rank, member in list(self.leaving.items()):
+            if member.pid in self.starter.members or self.tree.outlived(member.pid, _is_of(rank)):
+                continue
+            del self.leaving[rank]
+            self.letting_go = [entry for entry in self.letting_go if entry[1] is not member]
+            self.roster.left(rank)
+            if not self.stops and self.failure is None:
+                self._say_places()
 
     def _belongings(self, member: Member) -> set[int]:
-        rank = str(member.seat.rank)
-        return self.tree.below(member.pid, lambda pid: processes.environ_value(pid, "RANK") == rank)
+        return self.tree.below(member.pid, _is_of(member.seat.rank))
 
     def _keep_time(self) -> None:
         now = self.clock.monotonic()
@@ -354,6 +375,12 @@ class Supervisor:
         _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
         for fd in (self.wake, self._waker):
             os.close(fd)
+
+
+def _is_of(rank: int) -> Callable[[int], bool]:
+    """Whether a process says in its environment that it is of that rank."""
+    said = str(rank)
+    return lambda pid: processes.environ_value(pid, "RANK") == said
 
 
 def _drain(sock: socket.socket) -> list[bytes]:

@@ -66,6 +66,10 @@ class Tree:
             self._cgroup.kill()
         return self.signal(signal.SIGKILL)
 
+    def outlived(self, member: int, belongs: Callable[[int], bool]) -> bool:
+        """Whether anything of a member that has been reaped still lives."""
+        return any(processes.session(who.pid) == member or belongs(who.pid) for who in self._each())
+
     def below(self, member: int, belongs: Callable[[int], bool]) -> set[int]:
         """The pids of one member: below it, in its session, or told by `belongs`."""
         mine = {member, *processes.descendants(member)}
