@@ -103,7 +103,7 @@ class Observation:
     reason: str = ""  # LaunchError code, TimeLimit, GangMemberFailed, SupervisorLost, MachineRestarted, OutOfMemory …
     message: str = ""
     failed_rank: int | None = None
-    processes: int | None = None  # how many places it needs: an elastic gang that shrinks gives them back as ranks leave
+    processes: int | None = None  # places it needs: an elastic gang gives them back as ranks leave
     survivors: tuple[Survivor, ...] = ()
     details: Mapping[str, object] = field(default_factory=dict)
 
