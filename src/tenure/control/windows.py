@@ -38,9 +38,8 @@ class Windows(WindowLine):
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         super().__init__(ledger, clock)
         self._wanted: dict[JobId, None] = {}  # jobs that need a window of their own
-        self._shuts: Instant | None = (
-            None  # when a window draws too near for the first of those that may start now, steady
-        )
+        # When a window draws too near for the first of those that may start now, steady.
+        self._shuts: Instant | None = None
         self._told = 0  # `changes` when those who wait were last told
 
     # ------------------------------------------------------------------ claiming

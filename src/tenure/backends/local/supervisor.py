@@ -56,7 +56,6 @@ class Supervisor:
         self.stops: list[dict[str, Any]] = []  # that took effect
         self.letting_go: list[tuple[float, Member]] = []  # members that a shrunk gang gives up, and when to kill them
         self.leaving: dict[int, Member] = {}  # the same by rank, until nothing is left of them
-        self.places = 0  # as they were last told
         self.limit: float | None = None  # when the time limit strikes, by the monotonic clock
         self.warning: float | None = None  # when its warning goes out
         self.epoll = select.epoll()
@@ -141,8 +140,7 @@ class Supervisor:
         begun = self.journal.facts.known.get("started_at") is not None
         if begun or self.failure is not None or self.starter.unborn():
             return
-        self.places = self.roster.live
-        self.journal.write("started", live=self.places)
+        self.journal.write("started", live=self.roster.live)
         if self.job["time_limit_s"] is not None:
             self.limit = self.clock.monotonic() + self.job["time_limit_s"]
             if self.job["stop_signal"]:
@@ -194,9 +192,8 @@ class Supervisor:
             self._say_places()
 
     def _say_places(self) -> None:
-        if self._begun() and self.roster.live not in (0, self.places):
-            self.places = self.roster.live
-            self.journal.write("live", live=self.places)
+        if self._begun() and self.roster.live not in (0, self.journal.facts.known["processes"]):
+            self.journal.write("live", live=self.roster.live)
             self._tell()
 
     # -- stopping ---------------------------------------------------------------------------------------------------
