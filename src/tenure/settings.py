@@ -125,7 +125,7 @@ def strangers(environ: Mapping[str, str] | None = None) -> list[str]:
 
 def port_of(name: str, text: str) -> int:
     """0 is any that is free.  `name` is the setting's, or the flag's, for the error."""
-    if not (text.isascii() and text.isdecimal() and int(text[:6]) <= 65535):
+    if not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) <= 65535):
         raise _refused(name, text, "is no port; write a number up to 65535, or 0 for any that is free")
     return int(text)
 

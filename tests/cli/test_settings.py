@@ -23,7 +23,7 @@ BAD = {
     ],
     "TENURE_HOST": ["http://127.0.0.1", "127.0.0.1:80", "a b", "a..b", "x" * 64, ".", "[", "host/", "\n"],
     "TENURE_GATEWAY_HOST": ["*", "0.0.0.0:80", "::1/128", " 127.0.0.1"],
-    "TENURE_PORT": ["high", "-1", "65536", "9" * 5000, "٣", "1.5", " 1", "0x50"],
+    "TENURE_PORT": ["high", "-1", "65536", "000000999999", "9" * 5000, "٣", "1.5", " 1", "0x50"],
     "TENURE_GATEWAY_PORT": ["any", "70000"],
     "TENURE_GATEWAY_TOKENS": ["maybe", "2", "-"],
     "TENURE_GATEWAY_SILENCE": ["nan", "inf", "-inf", "0", "-3", "10m", "1e9", "long", "0x10"],
