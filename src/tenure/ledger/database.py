@@ -115,9 +115,8 @@ class _Flush:
         with self._turn:
             if self._flushed < ticket:
                 seen = self.written  # commits before this line are in the file; later ones need another flush
-                if (
-                    os.fstat(self._file).st_nlink == 0
-                ):  # every connection was lost at once, and SQLite has begun a new log
+                # Every connection was lost at once, and SQLite has begun a new log.
+                if os.fstat(self._file).st_nlink == 0:
                     gone, self._file = self._file, self._opened()
                     os.close(gone)
                 getattr(os, "fdatasync", os.fsync)(self._file)
